@@ -1,0 +1,1 @@
+"""tinyattn: attention down to its last derivative, in NumPy."""
