@@ -1,1 +1,7 @@
-"""tinyattn: attention down to its last derivative, in NumPy."""
+"""tinyattn: attention down to its last derivative, in NumPy. Read tensor.py first, then ops.py."""
+
+from .attention import *
+from .functional import *
+from .gradcheck import *
+from .ops import *
+from .tensor import *

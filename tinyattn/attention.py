@@ -1,0 +1,133 @@
+"""Scaled dot-product attention and its masks: softmax(Q Kᵀ / √dk) V (Vaswani et al. 2017, section 3.2.1)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .ops import masked_fill, softmax
+from .tensor import Array, Tensor, as_tensor, region
+
+__all__ = ["causal_mask", "padding_mask", "scaled_dot_product_attention", "show_mask", "sliding_window_mask"]
+
+
+@region
+def scaled_dot_product_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, scale: float | None = None,
+                                 return_weights: bool = False) -> Any:  # fmt: skip
+    """softmax(Q Kᵀ · scale) V: each query's mean of the values, weighted by how well the keys match it.
+
+    Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv); leading axes broadcast. Arrays or Tensors.
+    mask: boolean, True = may attend; or floats, added to the scores (a Tensor gets its gradient). Of shape (n, m), or
+        of the scores' rank. A query that may attend to nothing gets zeros, and no gradient.
+    scale: 1/√dk unless given; 1.0 takes the scaling away.
+    return_weights: also return the softmax, (..., n, m); rows are queries and sum to 1.
+    A NaN in a key or value that nobody may attend is harmless; in one that somebody attends it reaches every row,
+    as 0 · NaN is NaN.
+    """
+    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    shape = scores_shape(Q, K, V)
+    if scale is None:
+        scale = 1 / math.sqrt(Q.shape[-1] or 1)
+
+    if mask is None:
+        scores = Q @ K.mT * scale  # (..., n, dk) @ (..., dk, m) -> (..., n, m)
+    else:
+        allowed, bias = split_mask(mask, shape, Q.dtype)
+        unused = ~np.any(allowed, axis=-2, keepdims=True).mT  # (..., m, 1)
+        if unused.any():  # keys for nobody: their NaN must not meet a weight of 0
+            K, V = masked_fill(K, unused, 0.0), masked_fill(V, unused, 0.0)
+        scores = Q @ K.mT * scale
+        scores = masked_fill(scores if bias is None else scores + bias, ~allowed, -np.inf)
+    weights = softmax(scores, axis=-1)
+    out = weights @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
+    return (out, weights) if return_weights else out
+
+
+def scores_shape(Q: Tensor, K: Tensor, V: Tensor) -> tuple[int, ...]:
+    """(..., n, m), the shape of Q Kᵀ; ValueError where Q, K and V do not fit together."""
+    shapes = f"Q {Q.shape}, K {K.shape}, V {V.shape}"
+    if min(Q.ndim, K.ndim, V.ndim) < 2:
+        raise ValueError(f"{shapes}: each needs rows of vectors, (..., length, width); for one vector use x[None]")
+    if Q.shape[-1] != K.shape[-1]:
+        raise ValueError(f"{shapes}: a query and a key are compared by their dot product, so the last axes of Q and K "
+                         f"must be equal, not {Q.shape[-1]} and {K.shape[-1]}")  # fmt: skip
+    if K.shape[-2] != V.shape[-2]:
+        raise ValueError(f"{shapes}: each key hands over one value, so K and V must be equally long, not "
+                         f"{K.shape[-2]} and {V.shape[-2]}")  # fmt: skip
+    try:
+        leading = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
+    except ValueError:
+        raise ValueError(f"{shapes}: the leading axes (batch, heads) do not broadcast together") from None
+    return (*leading, Q.shape[-2], K.shape[-2])
+
+
+def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, Any]:
+    """Any mask as (allowed, bias): booleans of at least two axes, and what is added to the scores, or None.
+
+    Raises TypeError for integers, ValueError for a float mask of 0s and 1s and for a shape that does not fit.
+    """
+    if not isinstance(mask, Tensor):
+        mask = np.asarray(mask)
+    fits = mask.ndim in (1, 2, len(shape)) and mask.ndim <= len(shape)
+    if fits:
+        try:
+            fits = np.broadcast_shapes(mask.shape, shape) == shape
+        except ValueError:
+            fits = False
+    if not fits:
+        hint = ""
+        if mask.ndim > 2 and mask.ndim < len(shape):
+            hint = f" A mask per batch entry has a heads' axis: {(mask.shape[0], 1, *mask.shape[1:])}, mask[:, None]."
+        raise ValueError(f"mask of shape {mask.shape} for scores of shape {shape}: it must be {shape[-2:]}, rows being "
+                         f"queries, or have the scores' {len(shape)} axes.{hint}")  # fmt: skip
+    values = mask._data if isinstance(mask, Tensor) else mask
+    if values.dtype == bool:
+        return np.atleast_2d(values), None
+    if values.dtype.kind != "f":
+        raise TypeError(f"an {values.dtype} mask could mean 'may attend' or numbers to add: use mask.astype(bool) "
+                        "(True = may attend) or a float mask (added to the scores)")  # fmt: skip
+    learned = isinstance(mask, Tensor) and mask.requires_grad
+    if not learned and values.size and (values == 1).any() and ((values == 0) | (values == 1)).all():
+        raise ValueError("a float mask of nothing but 0s and 1s would be added to the scores and mask nothing: "
+                         "use mask.astype(bool)")  # fmt: skip
+    return np.atleast_2d(values != -np.inf), mask.astype(dtype) if values.dtype != dtype else mask
+
+
+def causal_mask(n: int, m: int | None = None) -> Array:
+    """(n, m) booleans: query i may attend to key j ≤ i + m - n. For m > n the n queries are the newest positions."""
+    m = n if m is None else m
+    return np.tri(n, m, m - n, dtype=bool)
+
+
+def padding_mask(lengths: Any, m: int) -> Array:
+    """(B, 1, 1, m) booleans: of sequence b the first lengths[b] keys are real, the rest padding. Combine with &."""
+    lengths = np.asarray(lengths)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or ((lengths < 0) | (lengths > m)).any():
+        raise ValueError(f"lengths {lengths!r} must be whole numbers between 0 and m = {m}, one per sequence")
+    mask: Array = np.arange(m) < lengths[:, None, None, None]
+    return mask
+
+
+def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool = True) -> Array:
+    """(n, m) booleans: the window positions that end with the query's own, i - W < j ≤ i; without causal |i - j| < W.
+
+    For m > n the n queries are the newest positions, as in `causal_mask`.
+    """
+    if window < 1:
+        raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
+    m = n if m is None else m
+    behind = np.arange(n)[:, None] + (m - n) - np.arange(m)  # (n, m): how far key j lies before query i
+    mask: Array = (behind >= 0 if causal else behind > -window) & (behind < window)
+    return mask
+
+
+def show_mask(mask: Any) -> str:
+    """Print a mask as a grid and return the text: ■ may attend, · may not; rows are queries, columns are keys."""
+    values = mask._data if isinstance(mask, Tensor) else np.asarray(mask)
+    grid = np.atleast_2d(values if values.dtype == bool else values != -np.inf)
+    rows = [[" ".join("■" if a else "·" for a in row) for row in g] for g in grid.reshape(-1, *grid.shape[-2:])]
+    text = "\n\n".join("\n".join(g) for g in rows)
+    print(text)
+    return text

@@ -1,0 +1,241 @@
+"""What is composed of ops: activations, normalisation, losses. Where speed asks for it, fused.
+
+A fused function stands beside its plain composition and must equal it. The engine runs the fused way back
+for gradients, and differentiates the composition where the gradient itself is to be differentiated.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from .ops import _flat, getitem, log_softmax, mean, sqrt, tanh, var
+from .tensor import Array, Tensor, as_tensor, fused, op, region
+
+__all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm", "linear", "rms_norm"]
+
+# --- linear maps and lookups -------------------------------------------------------------------------
+
+
+@op(lambda g, out, x, weight: (_flat(g) @ weight).reshape(x.shape),
+    lambda g, out, x, weight: _flat(g).mT @ _flat(x))  # fmt: skip
+def _linear(x: Array, weight: Array) -> Any:
+    """X Wᵀ, all leading axes in one product.   dX = G W,  dW = Gᵀ X"""
+    return (_flat(x) @ weight.T).reshape(*x.shape[:-1], len(weight))
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+    """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), as in torch.nn.functional.linear."""
+    x = as_tensor(x)
+    product = _linear(x, weight) if x.ndim > 1 else as_tensor(weight) @ x
+    return product if bias is None else product + bias
+
+
+def embedding(ids: Any, weight: Any) -> Tensor:
+    """Row ids[...] of the table: (...) integers, (vocab, d) -> (..., d).   dW: g added up at each id
+
+    Raises TypeError for ids that are not integers, IndexError for ids outside 0 … vocab - 1.
+    """
+    ids = np.asarray(ids.data if isinstance(ids, Tensor) else ids)
+    vocab = weight.shape[0]
+    if ids.size == 0:
+        ids = ids.astype(int)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"token ids must be integers, got {ids.dtype}: they pick rows of the {weight.shape} table")
+    if ids.size and (ids.min() < 0 or ids.max() >= vocab):
+        bad = ids.min() if ids.min() < 0 else ids.max()
+        raise IndexError(f"token id {bad} is outside the table of {vocab} rows (ids run from 0 to {vocab - 1}): "
+                         "check the tokenizer against the vocabulary size")  # fmt: skip
+    return getitem(weight, ids)
+
+
+def dropout(x: Any, p: float, training: bool = True, rng: np.random.Generator | None = None) -> Tensor:
+    """Each element zeroed with probability p, the rest divided by 1 - p, so that the mean is unchanged.
+
+    (Srivastava et al. 2014.) Nothing happens unless training. rng: for a mask that can be repeated.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"p = {p} is not a probability: it is the share of elements to zero, between 0 and 1")
+    t = as_tensor(x)
+    if not training or p == 0:
+        return t
+    keep = (rng or np.random.default_rng()).random(t.shape) >= p
+    return t * (keep / (1 - p) if p < 1 else keep).astype(t.dtype)
+
+
+# --- activations --------------------------------------------------------------------------------------
+
+_C, _A = math.sqrt(2 / math.pi), 0.044715
+
+
+def gelu(x: Any, approximate: str = "tanh") -> Tensor:
+    """x Φ(x), Φ the normal distribution function (Hendrycks & Gimpel 2016).
+
+    approximate: "tanh" for x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))), "none" for the exact x/2 · (1 + erf(x/√2)).
+    """
+    if approximate not in ("tanh", "none"):
+        raise ValueError(f'approximate="{approximate}": use "tanh" or "none" (exact)')
+    x = as_tensor(x)
+    return _gelu_tanh(x) if approximate == "tanh" else x * (0.5 + 0.5 * erf(x * math.sqrt(0.5)))
+
+
+def gelu_composed(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + tanh(_C * (x + _A * x * x * x)))
+
+
+def _gelu_pullback(g: Array, out: Array, x: Array, *, extra: Array, needs: Any) -> tuple[Array]:
+    """dx = g · (½ (1 + t) + ½ x (1 - t²) √(2/π) (1 + 3 · 0.044715 x²)), with t the tanh"""
+    t = extra
+    inner = x * x
+    inner *= 3 * _A * _C
+    inner += _C
+    inner *= x
+    inner *= 1 - t * t
+    inner += t
+    inner += 1
+    inner *= 0.5
+    inner *= g
+    return (inner,)
+
+
+@fused(gelu_composed, _gelu_pullback)
+def _gelu_tanh(x: Array) -> tuple[Array, Array]:
+    x = np.asarray(x)
+    t = x * x
+    t *= _A * _C
+    t += _C
+    t *= x
+    t = np.tanh(t, out=t) if t.ndim else np.tanh(t)
+    out = t + 1
+    out *= x
+    out *= 0.5
+    return out, t
+
+
+@op(lambda g, out, x: g * (2 / math.sqrt(math.pi)) * np.exp(-x * x))
+def erf(x: Array) -> Any:
+    """2/√π ∫₀ˣ e^(-t²) dt, to the last digit but one: by Taylor series around the nearest of 769 tabled points.
+
+    dx = g · 2/√π · e^(-x²)
+    """
+    values, series = _erf_table()
+    x64 = np.asarray(x, dtype=float)
+    size = np.minimum(np.abs(x64), 6.0)  # erf(6) is 1 to the last digit
+    with np.errstate(invalid="ignore"):
+        i = np.rint(size * 128).astype(int)
+    d = size - i / 128
+    total = series[-1][i]
+    for coefficients in series[-2::-1]:
+        total = total * d + coefficients[i]
+    out = np.copysign(values[i] + total * d, x64)
+    return np.where(np.isnan(x64), np.nan, out).astype(np.result_type(x, np.float16), copy=False)
+
+
+@functools.cache
+def _erf_table() -> tuple[Array, list[Array]]:
+    """erf at the points, and the series of erf around them: bₖ/(k+1) of Σ bₖ dᵏ, where y' = -2 x y gives bₖ₊₁."""
+    x = np.arange(769) / 128
+    b = [2 / math.sqrt(math.pi) * np.exp(-x * x)]
+    b.append(-2 * x * b[0])
+    for k in range(1, 6):
+        b.append(-2 * (x * b[k] + b[k - 1]) / (k + 1))
+    return np.array([math.erf(v) for v in x]), [c / (k + 1) for k, c in enumerate(b)]
+
+
+# --- normalisation ------------------------------------------------------------------------------------
+
+
+def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / √(var + ε) · weight + bias over the last axis (Ba et al. 2016); var has divisor N."""
+    return _layer_norm(x, 1.0 if weight is None else weight, 0.0 if bias is None else bias, eps=eps)
+
+
+@region
+def layer_norm_composed(x: Tensor, weight: Any = 1.0, bias: Any = 0.0, eps: float = 1e-5) -> Tensor:
+    normal: Tensor = (x - mean(x, -1, keepdims=True)) / sqrt(var(x, -1, keepdims=True) + eps)
+    return normal * weight + bias
+
+
+def _layer_norm_pullback(g: Array, out: Array, x: Array, weight: Array, bias: Array, *, extra: Any, needs: Any,
+                         eps: float) -> tuple[Any, Any, Any]:  # fmt: skip
+    """With y = (x - mean) r,  r = 1/√(var + ε),  h = g · weight:   dx = r (h - mean h - y · mean(h · y))"""
+    y, r = extra
+    dx = None
+    if needs[0]:
+        dx = g * weight
+        correction = y * np.mean(dx * y, -1, keepdims=True)
+        dx -= np.mean(dx, -1, keepdims=True)
+        dx -= correction
+        dx *= r
+    return dx, g * y if needs[1] else None, g if needs[2] else None
+
+
+@fused(layer_norm_composed, _layer_norm_pullback)
+def _layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> tuple[Array, Any]:
+    y = x - np.mean(x, -1, keepdims=True)  # two passes: mean(x²) - mean(x)² would cancel for a large mean
+    r = 1 / np.sqrt(np.mean(y * y, -1, keepdims=True) + eps)
+    y *= r
+    return y * weight + bias, (y, r)
+
+
+def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6) -> Tensor:
+    """x / √(mean x² + ε) · weight over the last axis (Zhang & Sennrich 2019)."""
+    x = as_tensor(x)
+    y: Tensor = x / sqrt(mean(x * x, -1, keepdims=True) + eps)
+    return y if weight is None else y * weight
+
+
+# --- loss ---------------------------------------------------------------------------------------------
+
+
+def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100) -> Tensor:
+    """The mean of -log softmax(logits)[target]: (..., C), (...) integers -> ().   dlogits = (p - onehot) / N
+
+    Targets equal to ignore_index do not count. Raises TypeError for targets that are not integers, IndexError for
+    classes outside 0 … C - 1, ValueError for wrong shapes and where nothing is left to count.
+    """
+    logits = as_tensor(logits)
+    targets = np.asarray(targets.data if isinstance(targets, Tensor) else targets)
+    if targets.dtype.kind not in "iu":
+        raise TypeError(f"targets must be integer classes, got {targets.dtype}")
+    if targets.shape != logits.shape[:-1]:
+        raise ValueError(f"targets of shape {targets.shape} for logits of shape {logits.shape}: one class per row is "
+                         f"needed, shape {logits.shape[:-1]}; the classes are the last axis of the logits")  # fmt: skip
+    counted = targets[targets != ignore_index]
+    if counted.size == 0:
+        raise ValueError(f"every target is ignore_index={ignore_index}, or there is none: a mean of nothing is no loss")
+    classes = logits.shape[-1]
+    if counted.min() < 0 or counted.max() >= classes:
+        raise IndexError(f"target {counted.min() if counted.min() < 0 else counted.max()} is outside the {classes} "
+                         f"classes 0 … {classes - 1} of the logits")  # fmt: skip
+    rows = np.flatnonzero(targets.ravel() != ignore_index)
+    return _cross_entropy(logits, rows=rows, classes=counted)
+
+
+@region
+def cross_entropy_composed(logits: Any, rows: Array, classes: Array) -> Tensor:
+    return -mean(log_softmax(_flat(logits))[rows, classes])
+
+
+def _cross_entropy_pullback(g: Array, out: Array, logits: Array, *, extra: Array, needs: Any, rows: Array,
+                            classes: Array) -> tuple[Array]:  # fmt: skip
+    d = np.zeros((logits.size // logits.shape[-1], logits.shape[-1]), logits.dtype)
+    d[rows] = extra
+    d[rows, classes] -= 1
+    d *= g / len(rows)
+    return (d.reshape(logits.shape),)
+
+
+@fused(cross_entropy_composed, _cross_entropy_pullback)
+def _cross_entropy(logits: Array, rows: Array, classes: Array) -> tuple[Array, Array]:
+    z = logits.reshape(-1, logits.shape[-1])[rows]  # (N, C), a copy
+    top = z.max(-1, keepdims=True)
+    z -= np.where(np.isinf(top), 0, top).astype(z.dtype)
+    picked = z[np.arange(len(rows)), classes]
+    p = np.exp(z, out=z)
+    total = p.sum(-1, keepdims=True)
+    p /= total
+    return np.mean(np.log(total[:, 0]) - picked), p

@@ -1,0 +1,222 @@
+"""Finite differences: the derivative as the definition has it, to hold the engine's against.
+
+    dL/dx ≈ (L(x + h) - L(x - h)) / 2h        with L = Σ c · f(x), c random
+
+Central, since its error falls with h². Random c, since a plain sum hides mistakes: a softmax sums to 1 whatever
+its input, so the sum's gradient is 0 and every multiple of it looks right.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .tensor import Array, Tensor, _history, as_tensor, grad
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+EVERY_ELEMENT = 1000  # an input with more elements is checked at 100 of them and along 10 random directions
+
+
+class GradcheckError(AssertionError):
+    """A gradient that differs from its finite difference; the message says where, by how much, and what it may be."""
+
+
+def gradcheck(f: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+              raise_exception: bool = True) -> bool:  # fmt: skip
+    """Compare f's gradients with central differences, (L(x+h) - L(x-h)) / 2h, in float64, with random cotangents.
+
+    f takes the inputs as Tensors and returns a Tensor or a tuple of them; inputs: a Tensor or array, or several.
+    h = eps · max(1, |x|). An element passes within rtol of the value, plus atol (of the largest gradient, where that
+    is below 1), plus what rounding can explain.
+    Inputs of more than 1,000 elements: 100 elements and 10 random directions, and a warning that says so.
+    Raises GradcheckError (or returns False), TypeError for integer inputs, ValueError if f gives two answers.
+    """
+    try:
+        _check(f, _as_list(inputs), eps, atol, rtol, warn=True)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(f: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+                  raise_exception: bool = True) -> bool:  # fmt: skip
+    """Gradcheck of the gradient: second derivatives, for the inputs and for the cotangents. As `gradcheck`."""
+    inputs = _as_list(inputs)
+    rng = np.random.default_rng(1)
+    cotangents = [Tensor(rng.normal(size=y.shape), name=f"the cotangent of output {k}")
+                  for k, y in enumerate(_outputs(f, inputs))]  # fmt: skip
+
+    def gradient(*args: Tensor) -> tuple[Tensor, ...]:
+        xs = [+x if x.requires_grad else Tensor(x, requires_grad=True) for x in args[: len(inputs)]]
+        total = sum(((y * c).sum() for y, c in zip(_outputs(f, xs), args[len(inputs) :])), start=Tensor(0.0))
+        return tuple(_gradient(total, x, create_graph=True) for x in xs)
+
+    try:
+        _check(gradient, [*inputs, *cotangents], eps, atol, rtol, warn=False)
+    except GradcheckError as error:
+        if raise_exception:
+            raise GradcheckError(f"second order: {error}") from None
+        return False
+    return True
+
+
+def _as_list(inputs: Any) -> list[Tensor]:
+    inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    tensors = [as_tensor(x) for x in inputs]
+    for i, t in enumerate(tensors):
+        if t.dtype.kind != "f":
+            raise TypeError(f"input {i} is {t.dtype}: no small step can move it. Use .astype(float), or close over it")
+    return tensors
+
+
+def _outputs(f: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    out = f(*inputs)
+    outputs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    for y in outputs:
+        if not isinstance(y, Tensor):
+            raise TypeError(f"the function returned {type(y).__name__}, not a Tensor: its gradient cannot be checked")
+    return outputs
+
+
+def _gradient(output: Tensor, x: Tensor, create_graph: bool = False) -> Tensor:
+    """d(output)/dx, or zeros where output does not depend on x."""
+    depends = output.requires_grad and x in set(_history(output))
+    return grad(output, x, create_graph=create_graph, retain_graph=True)[0] if depends else Tensor(np.zeros(x.shape))
+
+
+def _check(f: Callable[..., Any], inputs: list[Tensor], eps: float, atol: float, rtol: float, warn: bool) -> None:
+    names = [t.name or f"input {i}" for i, t in enumerate(inputs)]
+    points = [np.array(t._data, dtype=float, order="C") for t in inputs]
+
+    def values() -> list[Array]:
+        return [y._data for y in _outputs(f, [Tensor(p) for p in points])]
+
+    plain = values()
+    if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(plain, values())):
+        raise ValueError("the function is not deterministic: two plain evaluations differ, so differences prove "
+                         "nothing. Fix its random numbers, e.g. with rng=np.random.default_rng(0) made inside it")  # fmt: skip
+    for k, value in enumerate(plain):
+        of = f" of output {k}" if len(plain) > 1 else ""
+        if not np.isfinite(value).all():
+            where = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
+            raise GradcheckError(f"the value{of} is {value[where]} at {where}: there is no derivative to check")
+        c = np.random.default_rng(k).normal(size=value.shape)
+        leaves = [Tensor(p, requires_grad=True, name=name) for p, name in zip(points, names)]
+        loss = (_outputs(f, leaves)[k] * c).sum()
+        rounding = np.finfo(value.dtype).eps  # a float32 inside the function needs a longer step
+        h = max(eps, np.cbrt(rounding)) if rounding > 1e-10 else eps
+        noise = 10 * rounding * float(np.abs(c * value).sum()) / h
+        for x, leaf, name in zip(points, leaves, names):
+            probe = _Probe(functools.partial(_loss, values, k, c), x, h)
+            analytic = _gradient(loss, leaf)._data
+            _compare(probe, analytic, f"{name}{of}", noise, atol, rtol, warn)
+
+
+def _loss(values: Callable[[], list[Array]], k: int, c: Array) -> float:
+    return float((values()[k] * c).sum())
+
+
+class _Probe:
+    """Differences of a number that depends on the array x, which is moved and put back."""
+
+    def __init__(self, loss: Callable[[], float], x: Array, eps: float) -> None:
+        self.loss, self.x, self.eps = loss, x, eps
+
+    def along(self, direction: Array) -> float:
+        """The central difference along a direction."""
+        start = self.x.copy()
+        h = self.eps * max(1.0, float(np.abs(start).max()))
+        self.x[...] = start + h * direction
+        up = self.loss()
+        self.x[...] = start - h * direction
+        down = self.loss()
+        self.x[...] = start
+        return (up - down) / (2 * h)
+
+    def at(self, i: int, side: int = 0) -> float:
+        """The difference for element i: central, or one-sided for side = 1 or -1. Divided by the step really taken."""
+        flat = self.x.reshape(-1)
+        start = flat[i]
+        h = self.eps * max(1.0, abs(start))
+        flat[i] = high = start + (h if side >= 0 else 0)
+        up = self.loss()
+        flat[i] = low = start - (h if side <= 0 else 0)
+        down = self.loss()
+        flat[i] = start
+        return float((up - down) / (high - low))
+
+
+def _compare(probe: _Probe, analytic: Array, name: str, noise: float, atol: float, rtol: float, warn: bool) -> None:
+    size = analytic.size
+    flat = analytic.reshape(-1)
+    rng = np.random.default_rng(0)
+    picked = np.arange(size) if size <= EVERY_ELEMENT else np.sort(rng.choice(size, 100, replace=False))
+    numeric = np.array([probe.at(i) for i in picked])
+    found = flat[picked]
+    for kind, numbers in (("analytic", found), ("numeric", numeric)):
+        if not np.isfinite(numbers).all():
+            i = int(picked[np.flatnonzero(~np.isfinite(numbers))[0]])
+            raise GradcheckError(f"the {kind} gradient of {name} is not finite at {_index(i, analytic)}: {flat[i]} by "
+                                 f"the rules, {probe.at(i)} by differences")  # fmt: skip
+    largest = max(np.abs(found).max(initial=0), np.abs(numeric).max(initial=0))
+    wrong = np.abs(found - numeric) > rtol * np.abs(numeric) + atol * min(1.0, largest) + noise
+    if wrong.any():
+        worst = int(np.argmax(np.where(wrong, np.abs(found - numeric), -1)))
+        i = int(picked[worst])
+        raise GradcheckError(f"gradient of {name} at {_index(i, analytic)}: {found[worst]:.10g} by the rules, "
+                             f"{numeric[worst]:.10g} by differences ({wrong.sum()} of {len(picked)} elements differ). "
+                             + _cause(probe, i, found, numeric, analytic.shape, noise))  # fmt: skip
+    if size > EVERY_ELEMENT:
+        if warn:
+            warnings.warn(f"{name} has {size} elements: checked at {len(picked)} of them and along 10 random "
+                          "directions", stacklevel=4)  # fmt: skip
+        for _ in range(10):
+            direction = rng.normal(size=analytic.shape)
+            expected, got = probe.along(direction), float((analytic * direction).sum())
+            if abs(got - expected) > rtol * abs(expected) + (atol * min(1.0, largest) + noise) * np.sqrt(size):
+                raise GradcheckError(f"gradient of {name} along a random direction: {got:.10g} by the rules, "
+                                     f"{expected:.10g} by differences, but single elements agree")  # fmt: skip
+    elif warn and size and largest <= noise:
+        warnings.warn(f"the output does not change with {name}: both gradients are 0, so this check proves nothing "
+                      "(is the function a plain sum of a softmax?)", stacklevel=4)  # fmt: skip
+
+
+def _index(i: int, a: Array) -> tuple[int, ...]:
+    return tuple(int(j) for j in np.unravel_index(i, a.shape))
+
+
+def _cause(probe: _Probe, i: int, found: Array, numeric: Array, shape: tuple[int, ...], noise: float) -> str:
+    """What such a difference usually means."""
+    if np.abs(numeric).max() <= noise:
+        return "The differences are all 0: the output is constant in this input, but the rule passes something on."
+    if not found.any():
+        return "The rules say 0 everywhere: the graph has lost this input (detach, numpy(), no_grad, a missing rule)."
+    right, left = probe.at(i, 1), probe.at(i, -1)
+    if abs(right - left) > 0.1 * max(abs(right), abs(left)) + noise:
+        return (f"The slopes to the right ({right:.4g}) and left ({left:.4g}) differ: a kink (relu, abs, ties), where "
+                "no derivative exists. Move the input away from it.")  # fmt: skip
+    square = len(shape) >= 2 and shape[-1] == shape[-2] and found.size == np.prod(shape)
+    if square and np.allclose(found.reshape(shape).mT, numeric.reshape(shape), rtol=1e-3, atol=noise):
+        return "It is the transpose of the right gradient: a transpose is missing, or one too many."
+    clear = np.abs(numeric) > 10 * noise + 1e-3 * np.abs(numeric).max()
+    ratio = found[clear] / numeric[clear] if clear.any() else np.array([0.0])
+    factor = float(np.median(ratio))
+    if factor and np.allclose(ratio, factor, rtol=1e-2):
+        if abs(factor + 1) < 0.01:
+            return "Every element has the wrong sign."
+        if abs(factor - 2) < 0.02:
+            return "Every element is twice too large: counted twice, or a factor ½ missing."
+        if abs(factor - 0.5) < 0.005:
+            return "Every element is half of what is right: a factor 2 missing (x² has 2x), or one of two uses lost."
+        return (f"Every element is off by the factor {factor:.6g}: a constant missing in the rule, or a broadcast axis "
+                "averaged, or not summed over.")  # fmt: skip
+    if probe.eps > 1e-4:
+        return "The function computes in float32 inside, so differences are coarse: keep it in float64 for the check."
+    return "No simple pattern: check the rule term by term (a product rule's second half, an axis summed twice)."

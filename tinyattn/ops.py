@@ -1,0 +1,549 @@
+"""The table of derivatives: every op is a NumPy formula with one rule per input beside it.
+
+A rule gets g = dL/d(out), the result `out`, the inputs and the parameters, and returns g's share of its input.
+Three things that a rule need not care for:
+- Broadcasting. Where an input was stretched, the engine sums the share back to the input's shape.
+- What it is given. Rules use operators, methods and np.functions, which work on arrays and on Tensors alike.
+- Whether it is needed. It is called only for inputs that want a gradient.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .tensor import Array, Tensor, as_tensor, op
+
+__all__ = [
+    "abs", "absolute", "add", "astype", "broadcast_to", "concatenate", "cos", "divide", "einsum", "exp", "expand_dims",
+    "log", "log_softmax", "logsumexp", "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply",
+    "negative", "positive", "power", "prod", "relu", "reshape", "sigmoid", "sin", "softmax", "split", "sqrt",
+    "squeeze", "stack", "subtract", "sum", "swapaxes", "tanh", "transpose", "var", "where",
+]  # fmt: skip
+
+Value = Any  # what a formula returns: an array or a NumPy scalar
+Axis = int | tuple[int, ...] | None
+
+# --- arithmetic --------------------------------------------------------------------------------------
+
+
+@op(lambda g, out, x, y: g,
+    lambda g, out, x, y: g)  # fmt: skip
+def add(x: Array, y: Array) -> Value:
+    """x + y.   dx = g,  dy = g"""
+    return np.add(x, y)
+
+
+@op(lambda g, out, x, y: g,
+    lambda g, out, x, y: -g)  # fmt: skip
+def subtract(x: Array, y: Array) -> Value:
+    """x - y.   dx = g,  dy = -g"""
+    return np.subtract(x, y)
+
+
+@op(lambda g, out, x, y: g * y,
+    lambda g, out, x, y: g * x)  # fmt: skip
+def multiply(x: Array, y: Array) -> Value:
+    """x · y, element by element.   dx = g · y,  dy = g · x"""
+    return np.multiply(x, y)
+
+
+@op(lambda g, out, x, y: g / y,
+    lambda g, out, x, y: -g * out / y)  # fmt: skip
+def divide(x: Array, y: Array) -> Value:
+    """x / y.   dx = g / y,  dy = -g · x / y²"""
+    return np.divide(x, y)
+
+
+@op(lambda g, out, x, y: g * y * x ** _less_one(y),
+    lambda g, out, x, y: g * out * np.log(np.where(x == 0, 1.0, x)))  # fmt: skip
+def power(x: Array, y: Array) -> Value:
+    """x ** y.   dx = g · y · x^(y - 1),  dy = g · x^y · log x  (0 at x = 0)"""
+    return np.power(x, y)
+
+
+def _less_one(y: Any) -> Any:
+    """y - 1, but 1 where y = 0: there dx = g · 0 · x is 0 even at x = 0, where x^-1 would make it NaN."""
+    return np.where(y == 0, 1.0, y - 1) if hasattr(y, "shape") else y - 1 if y != 0 else 1
+
+
+@op(lambda g, out, x: -g)
+def negative(x: Array) -> Value:
+    """-x.   dx = -g"""
+    return np.negative(x)
+
+
+@op(lambda g, out, x: g)
+def positive(x: Array) -> Value:
+    """+x: the same values as a new node of the graph.   dx = g"""
+    return np.positive(x)
+
+
+@op(lambda g, out, x, y: g @ y.mT,
+    lambda g, out, x, y: _flat(x).mT @ _flat(g) if y.ndim == 2 else x.mT @ g)  # fmt: skip
+def _matmul(x: Array, y: Array) -> Value:
+    """X Y for matrices, with any leading axes.   dX = G Yᵀ,  dY = Xᵀ G"""
+    return np.matmul(x, y)
+
+
+def _flat(x: Any) -> Any:
+    """Leading axes as more rows: then Xᵀ G sums over them in one product, without a copy of dY for each."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def matmul(x: Any, y: Any) -> Tensor:
+    """x @ y as in NumPy: matrices with broadcast leading axes; a vector on the left is a row, on the right a column."""
+    row, column = _rank(x) == 1, _rank(y) == 1
+    if row or column:
+        product = _matmul(expand_dims(x, 0) if row else x, expand_dims(y, -1) if column else y)
+        return squeeze(product, (-2,) * row + (-1,) * column)
+    return _matmul(x, y)
+
+
+def _rank(x: Any) -> int:
+    return int(x.ndim) if hasattr(x, "ndim") else np.ndim(x)
+
+
+def _like(x: Any, function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """An op as a rule calls it: on Tensors itself, on arrays its formula."""
+    return function if isinstance(x, Tensor) else function.forward  # type: ignore[attr-defined]
+
+
+# --- functions of one number --------------------------------------------------------------------------
+
+
+@op(lambda g, out, x: g * out)
+def exp(x: Array) -> Value:
+    """eˣ.   dx = g · eˣ"""
+    return np.exp(x)
+
+
+@op(lambda g, out, x: g / x)
+def log(x: Array) -> Value:
+    """The natural logarithm.   dx = g / x"""
+    return np.log(x)
+
+
+@op(lambda g, out, x: g / (2 * out))
+def sqrt(x: Array) -> Value:
+    """√x.   dx = g / (2 √x): infinite at 0. For a length, √(x·x + ε) has a gradient at 0; √(x·x) has NaN."""
+    return np.sqrt(x)
+
+
+@op(lambda g, out, x: g * np.cos(x))
+def sin(x: Array) -> Value:
+    """sin x, in radians.   dx = g · cos x"""
+    return np.sin(x)
+
+
+@op(lambda g, out, x: -g * np.sin(x))
+def cos(x: Array) -> Value:
+    """cos x, in radians.   dx = -g · sin x"""
+    return np.cos(x)
+
+
+@op(lambda g, out, x: g * (1 - out * out))
+def tanh(x: Array) -> Value:
+    """tanh x.   dx = g · (1 - tanh² x)"""
+    return np.tanh(x)
+
+
+@op(lambda g, out, x: g * out * (1 - out))
+def sigmoid(x: Array) -> Value:
+    """s = 1 / (1 + e⁻ˣ).   dx = g · s · (1 - s)"""
+    e = np.exp(-np.abs(x))  # of the negative side only: it cannot overflow
+    return np.where(np.less(x, 0), e, 1.0) / (1 + e)
+
+
+@op(lambda g, out, x: np.where(x > 0, g, 0.0))
+def relu(x: Array) -> Value:
+    """max(x, 0).   dx = g where x > 0, else 0  (0 at 0)"""
+    return np.maximum(x, 0)
+
+
+@op(lambda g, out, x: np.where(x > 0, g, np.where(x < 0, -g, 0.0)))
+def absolute(x: Array) -> Value:
+    """|x|.   dx = g · sign x  (0 at 0)"""
+    return np.abs(x)
+
+
+@op(lambda g, out, x: g)
+def astype(x: Array, dtype: Any) -> Value:
+    """The same values in another dtype; integers are constants.   dx = g, in x's dtype"""
+    return np.asarray(x).astype(dtype)
+
+
+# --- choices -----------------------------------------------------------------------------------------
+
+
+@op(lambda g, out, x, y: g * _share(x > y, x == y, g),
+    lambda g, out, x, y: g * _share(y > x, x == y, g))  # fmt: skip
+def maximum(x: Array, y: Array) -> Value:
+    """The larger of x and y, element by element.   g goes to the larger; half each where they are equal"""
+    return np.maximum(x, y)
+
+
+@op(lambda g, out, x, y: g * _share(x < y, x == y, g),
+    lambda g, out, x, y: g * _share(y < x, x == y, g))  # fmt: skip
+def minimum(x: Array, y: Array) -> Value:
+    """The smaller of x and y, element by element.   g goes to the smaller; half each where they are equal"""
+    return np.minimum(x, y)
+
+
+def _share(wins: Any, ties: Any, g: Any) -> Any:
+    return (wins + ties / 2).astype(g.dtype)
+
+
+@op(None,
+    lambda g, out, condition, x, y: np.where(condition, g, 0.0),
+    lambda g, out, condition, x, y: np.where(condition, 0.0, g))  # fmt: skip
+def where(condition: Array, x: Array, y: Array) -> Value:
+    """x where condition holds, else y.   dx = g where it holds,  dy = g where not
+
+    A NaN or inf derivative in the branch not taken still spoils the gradient (0 · inf = NaN, as in PyTorch and JAX):
+    make the argument safe first, as in where(ok, f(where(ok, x, 1)), y).
+    """
+    return np.where(condition, x, y)
+
+
+@op(lambda g, out, x, mask, value: np.where(mask, 0.0, g),
+    None,
+    lambda g, out, x, mask, value: np.where(mask, g, 0.0))  # fmt: skip
+def masked_fill(x: Array, mask: Array, value: Array) -> Value:
+    """value where mask is True, else x (as in PyTorch: the mask says what is overwritten).   dx = g where not mask"""
+    if np.asarray(mask).dtype != bool:
+        raise TypeError(f"the mask is {np.asarray(mask).dtype}, not boolean: use mask.astype(bool)")
+    return np.where(mask, value, x)
+
+
+# --- reductions --------------------------------------------------------------------------------------
+
+
+@op(lambda g, out, x, axis, keepdims: np.broadcast_to(_expand(g, x, axis, keepdims), x.shape))
+def sum(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
+    """Σ x over axis (all: None).   dx = g, for every summed element"""
+    return np.sum(x, axis, keepdims=keepdims)
+
+
+@op(lambda g, out, x, axis, keepdims: np.broadcast_to(_expand(g, x, axis, keepdims) / _count(x, axis), x.shape))
+def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
+    """Σ x / N over axis; NaN for N = 0.   dx = g / N"""
+    return np.divide(np.sum(x, axis, keepdims=keepdims), _count(x, axis))
+
+
+@op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims) * (2 / _count(x, axis))
+    * (x - np.mean(x, axis, keepdims=True)))  # fmt: skip
+def var(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
+    """Σ (x - mean)² / N over axis.   dx = g · 2 (x - mean) / N"""
+    deviation = x - _like(x, mean)(x, axis, keepdims=True)
+    return _like(x, mean)(deviation * deviation, axis, keepdims)
+
+
+@op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims) * _ties(out, x, axis, keepdims))
+def max(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
+    """The largest value along axis.   dx = g at the maximum, split evenly over ties"""
+    return np.max(x, axis, keepdims=keepdims)
+
+
+@op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims) * _ties(out, x, axis, keepdims))
+def min(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
+    """The smallest value along axis.   dx = g at the minimum, split evenly over ties"""
+    return np.min(x, axis, keepdims=keepdims)
+
+
+def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Π x over axis, by multiplying halves: no division, so its derivatives hold where factors are 0."""
+    x = as_tensor(x)
+    axes = _axes(x, axis)
+    kept = tuple(i for i in range(x.ndim) if i not in axes)
+    last = x.transpose(kept + axes).reshape(*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes))
+    while (n := last.shape[-1]) > 1:
+        pairs = last[..., : n // 2] * last[..., n // 2 : 2 * (n // 2)]
+        last = concatenate([pairs, last[..., -1:]], -1) if n % 2 else pairs
+    last = sum(last, -1) if last.shape[-1] else sum(last, -1) + 1  # one factor left, or none
+    return last.reshape(_kept_shape(x, axis)) if keepdims else last
+
+
+def _axes(x: Any, axis: Axis) -> tuple[int, ...]:
+    """axis as counted from the front."""
+    if axis is None:
+        return tuple(range(_rank(x)))
+    return tuple([a % _rank(x) for a in (axis if isinstance(axis, tuple) else (axis,))])
+
+
+def _kept_shape(x: Any, axis: Axis) -> tuple[int, ...]:
+    """x's shape with the reduced axes at length 1."""
+    axes = _axes(x, axis)
+    return tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+
+
+def _expand(g: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    """Put the reduced axes back, with length 1: then g broadcasts against x."""
+    return g if keepdims else g.reshape(_kept_shape(x, axis))
+
+
+def _count(x: Any, axis: Axis) -> float:
+    """How many elements a reduction over axis takes together; NaN for none, as there is no mean of nothing."""
+    return math.prod(np.shape(x)[a] for a in _axes(x, axis)) or math.nan
+
+
+def _ties(out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    """Which share of the gradient each element gets: 1 at the single extreme, 1/k at each of k equal ones."""
+    hit = x == _expand(out, x, axis, keepdims)
+    return (hit / hit.sum(axis, keepdims=True)).astype(x.dtype)
+
+
+# --- softmax and its relatives -----------------------------------------------------------------------
+
+
+@op(lambda g, out, x, axis: out * (g - (g * out).sum(axis, keepdims=True)))
+def softmax(x: Array, axis: int = -1) -> Value:
+    """p = eˣ / Σ eˣ along axis: positive, sums to 1.   dx = p · (g - Σ g · p)
+
+    A line of nothing but -inf (all masked) gives zeros, with zero gradient.
+    """
+    x = _floating(x)
+    e = x - _finite_max(x, axis)  # the largest exponent is 0: no overflow, and p is unchanged
+    np.exp(e, out=e)
+    total = e.sum(axis, keepdims=True)
+    total[total == 0] = 1
+    e /= total
+    return e
+
+
+@op(lambda g, out, x, axis: g - np.exp(out) * g.sum(axis, keepdims=True))
+def log_softmax(x: Array, axis: int = -1) -> Value:
+    """log p = x - log Σ eˣ along axis, without underflow.   dx = g - p · Σ g"""
+    x = _floating(x)
+    shifted = x - _finite_max(x, axis)
+    return np.subtract(shifted, np.log(np.exp(shifted).sum(axis, keepdims=True)))
+
+
+@op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims)
+    * np.exp(x - _expand(np.where(out == -np.inf, 0.0, out), x, axis, keepdims)))  # fmt: skip
+def logsumexp(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
+    """log Σ eˣ over axis.   dx = g · softmax(x); zeros for a line of nothing but -inf, whose value is -inf"""
+    x = _floating(x)
+    top = _finite_max(x, axis)
+    with np.errstate(divide="ignore"):
+        out = np.log(np.exp(x - top).sum(axis, keepdims=True)) + top
+    return out if keepdims else out.reshape([n for i, n in enumerate(x.shape) if i not in _axes(x, axis)])
+
+
+def _floating(x: Any) -> Value:
+    x = np.asarray(x)
+    return x if x.dtype.kind == "f" else x.astype(float)
+
+
+def _finite_max(x: Array, axis: Axis) -> Value:
+    """The maximum along axis, kept as length 1; 0 where it is infinite, so that x - max is never inf - inf."""
+    top = np.asarray(x.max(axis, keepdims=True, initial=-np.inf))
+    top[np.isinf(top)] = 0
+    return top
+
+
+# --- shapes ------------------------------------------------------------------------------------------
+
+
+@op(lambda g, out, x, shape: g.reshape(x.shape))
+def reshape(x: Array, shape: int | tuple[int, ...]) -> Value:
+    """The same elements in another shape; one length may be -1.   dx = g, reshaped back"""
+    return np.reshape(x, shape)
+
+
+@op(lambda g, out, x, axes: g.transpose(None if axes is None else _inverse(axes, x.ndim)))
+def transpose(x: Array, axes: Sequence[int] | None = None) -> Value:
+    """Axes in another order (None: reversed).   dx = g, with the order undone"""
+    return np.transpose(x, axes)
+
+
+def _inverse(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    return tuple(np.argsort([a % ndim for a in axes]).tolist())
+
+
+@op(lambda g, out, x, axis1, axis2: g.swapaxes(axis1, axis2))
+def swapaxes(x: Array, axis1: int, axis2: int) -> Value:
+    """Two axes exchanged.   dx = g, exchanged back"""
+    return np.swapaxes(x, axis1, axis2)
+
+
+@op(lambda g, out, x, axis: g.reshape(x.shape))
+def expand_dims(x: Array, axis: int | tuple[int, ...]) -> Value:
+    """A new axis of length 1.   dx = g, without it"""
+    return np.expand_dims(x, axis)
+
+
+@op(lambda g, out, x, axis: g.reshape(x.shape))
+def squeeze(x: Array, axis: Axis = None) -> Value:
+    """Without axes of length 1 (None: all of them).   dx = g, with them"""
+    return np.squeeze(x, axis)
+
+
+@op(lambda g, out, x, shape: g)
+def broadcast_to(x: Array, shape: int | tuple[int, ...]) -> Value:
+    """x stretched to shape by repeating it.   dx = Σ g over the copies (which the engine does for every op)"""
+    return np.broadcast_to(x, shape)
+
+
+@op(lambda g, out, x, index: _like(g, _scatter)(g, x.shape, index))
+def _getitem(x: Array, index: Any) -> Value:
+    """x[index].   dx: g added up at index, zeros elsewhere (an element taken twice gets both)"""
+    return np.asarray(x)[index]
+
+
+@op(lambda g, out, x, shape, index: g[index])
+def _scatter(x: Array, shape: tuple[int, ...], index: Any) -> Value:
+    """Zeros of shape with x added at index: the transpose of getitem.   dx = g[index]"""
+    out = np.zeros(shape, x.dtype)
+    if _is_basic(index):
+        out[index] = x
+    else:
+        np.add.at(out, index, x)  # out[index] += x would keep only the last of repeated indices
+    return out
+
+
+def _is_basic(index: Any) -> bool:
+    """Whether index takes no element twice: integers, slices, None, …, and boolean masks."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(not hasattr(i, "dtype") or i.dtype == bool or i.ndim == 0 for i in parts)
+
+
+def _own(index: Any) -> Any:
+    """An index that nobody else can change: arrays copied, tensors and lists made arrays."""
+    if isinstance(index, tuple):
+        return tuple(_own(i) for i in index)
+    if isinstance(index, Tensor):
+        return index.numpy()
+    return np.array(index) if isinstance(index, (list, np.ndarray)) else index
+
+
+def getitem(x: Any, index: Any) -> Tensor:
+    """x[index], with NumPy's slices, integers, boolean masks, integer arrays, None and …"""
+    return _getitem(x, _own(index))
+
+
+@op(each=lambda i, g, out, *xs, axis: g[_along(axis, xs, i)])
+def _concatenate(*xs: Array, axis: int) -> Value:
+    """Arrays joined end to end along axis.   dxᵢ = the piece of g where xᵢ went"""
+    return np.concatenate(xs, axis)
+
+
+def _along(axis: int, xs: Sequence[Any], i: int) -> Any:
+    """The index of the piece where xs[i] went."""
+    start = builtins.sum(x.shape[axis] for x in xs[:i])
+    piece = slice(start, start + xs[i].shape[axis])
+    return (slice(None),) * (axis % xs[0].ndim) + (piece,)
+
+
+def concatenate(arrays: Sequence[Any], axis: int = 0) -> Tensor:
+    """Arrays joined end to end along an axis they have.   dxᵢ = the piece of g where xᵢ went"""
+    return _concatenate(*arrays, axis=axis)
+
+
+def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
+    """Arrays of equal shape, joined along a new axis.   dxᵢ = g's slice i"""
+    return _concatenate(*(expand_dims(x, axis) for x in arrays), axis=axis)
+
+
+def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """x cut along axis into equal sections, or at the given positions: views by getitem."""
+    x = as_tensor(x)
+    n = x.shape[axis]
+    if isinstance(sections, int):
+        if n % sections:
+            raise ValueError(f"axis {axis} of shape {x.shape} cannot be cut into {sections} equal sections")
+        sections = range(n // sections, n, n // sections) if n else [0] * (sections - 1)
+    cuts = [0, *sections, n]
+    lead = (slice(None),) * (axis % x.ndim)
+    return [x[(*lead, slice(a, b))] for a, b in itertools.pairwise(cuts)]
+
+
+# --- einsum: a product of any operands, summed over the letters that the result does not have ---------
+
+
+@op(each=lambda i, g, out, *xs, subscripts: _einsum_share(i, g, xs, subscripts))
+def _einsum(*xs: Array, subscripts: str) -> Value:
+    """dxᵢ: the same product with g in xᵢ's place, and the letters of the result and of xᵢ exchanged"""
+    return np.einsum(subscripts, *xs, optimize=len(xs) > 1)
+
+
+def _einsum_share(i: int, g: Any, xs: Sequence[Any], subscripts: str) -> Any:
+    """'ij,jk->ik' for i = 0: 'ik,jk->ij'. Letters that only xᵢ has come back by ones, doubled ones by a unit matrix."""
+    ins, result = subscripts.split("->")
+    letters = ins.split(",")
+    operands, terms = [g, *xs[:i], *xs[i + 1 :]], [result, *letters[:i], *letters[i + 1 :]]
+    spare = iter([c for c in _LETTERS if c not in subscripts])
+    mine = ""
+    for c, n in zip(letters[i], xs[i].shape):
+        if c in mine:  # a diagonal was taken: g goes back to the diagonal
+            fresh = next(spare)
+            operands, terms, mine = [*operands, np.eye(n, dtype=g.dtype)], [*terms, c + fresh], mine + fresh
+        elif all(c not in term for term in terms):  # summed over: every element gets g
+            operands, terms, mine = [*operands, np.ones(n, g.dtype)], [*terms, c], mine + c
+        else:
+            mine += c
+    return np.einsum(",".join(terms) + "->" + mine, *operands)
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def einsum(subscripts: str, *operands: Any) -> Tensor:
+    """Einstein's sum, e.g. einsum('...nd,...md->...nm', Q, K) = Q Kᵀ.
+
+    Letters missing after -> are summed over; '...' stands for leading axes; without -> the result has the letters
+    that occur once, in alphabetical order.
+    """
+    ins, arrow, result = subscripts.replace(" ", "").partition("->")
+    terms = ins.split(",")
+    if len(terms) != len(operands):
+        raise ValueError(f"einsum '{subscripts}' names {len(terms)} operands, got {len(operands)}")
+    if not arrow:
+        once = sorted(c for c in set(ins) - set(".,") if ins.count(c) == 1)
+        result = ("..." if "..." in ins else "") + "".join(once)
+    free = [c for c in _LETTERS if c not in ins]  # letters for the axes under '...'
+    widths = [np.ndim(x) - len(t.replace("...", "")) if "..." in t else 0 for t, x in zip(terms, operands)]
+    rank = builtins.max(widths)
+    dots = "".join(free[:rank])
+    terms = [t.replace("...", dots[rank - w :]) for t, w in zip(terms, widths)]
+    return _einsum(*operands, subscripts=",".join(terms) + "->" + result.replace("...", dots))
+
+
+# --- operators and methods of Tensor ------------------------------------------------------------------
+
+abs = absolute
+
+
+def _swapped(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda self, other: function(other, self)
+
+
+def _ufunc_on_values(ufunc: np.ufunc) -> Callable[..., Any]:
+    return lambda self, other: ufunc(self.detach(), other)
+
+
+for _function in (exp, log, sqrt, sin, cos, tanh, sigmoid, relu, abs, maximum, minimum, sum, mean, var, max, min,
+                  prod, softmax, log_softmax, logsumexp, masked_fill, swapaxes, expand_dims, squeeze, broadcast_to,
+                  astype):  # fmt: skip
+    setattr(Tensor, "abs" if _function is abs else _function.__name__, _function)
+
+Tensor.reshape = lambda self, *shape: reshape(self, shape[0] if len(shape) == 1 else shape)
+Tensor.transpose = lambda self, *axes: transpose(self, axes[0] if len(axes) == 1 else axes or None)
+Tensor.T = property(transpose, doc="All axes reversed.")
+Tensor.mT = property(lambda self: swapaxes(self, -1, -2), doc="Each matrix (the last two axes) transposed.")
+Tensor.__getitem__ = getitem
+Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = negative, positive, abs
+
+for _name, _function in {"add": add, "sub": subtract, "mul": multiply, "truediv": divide, "pow": power,
+                         "matmul": matmul}.items():  # fmt: skip
+    setattr(Tensor, f"__{_name}__", _function)
+    setattr(Tensor, f"__r{_name}__", _swapped(_function))
+
+for _name, _ufunc in {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+                      "ge": np.greater_equal}.items():  # fmt: skip  # to boolean arrays, which have no gradient
+    setattr(Tensor, f"__{_name}__", _ufunc_on_values(_ufunc))

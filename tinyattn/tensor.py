@@ -1,0 +1,624 @@
+"""The engine: tensors that remember how they were made, and the walk back along that memory.
+
+Forward, an op computes its result with NumPy and leaves a `Node` on it: which op, which inputs.
+Backward, `output.backward()` visits those nodes from the newest to the oldest. At each one it knows
+g = dL/d(result) and asks the op for g's share of every input: the op's derivative rules.
+
+The rules (ops.py) are plain mathematics. They never ask what they are given: on arrays they compute
+the gradient at NumPy's speed; on Tensors (`create_graph=True`) the same lines record a graph of their
+own, and so gradients can be differentiated, or drawn, again.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ContextDecorator
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Tensor", "grad", "no_grad"]
+
+Array = NDArray[Any]
+Rule = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_recording: ContextVar[bool] = ContextVar("recording", default=True)
+_region: ContextVar[tuple[str, object, Any] | None] = ContextVar("region", default=None)
+_clock = itertools.count(1)
+
+
+class no_grad(ContextDecorator):
+    """Inside `with no_grad():`, or in a function it decorates, nothing is recorded: faster, and no memory kept."""
+
+    def __enter__(self) -> None:
+        self._token = _recording.set(False)
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        _recording.reset(self._token)
+
+    def _recreate_cm(self) -> no_grad:  # a decorated function may call itself: one token each
+        return no_grad()
+
+
+def region(function: Callable[P, R], label: str | None = None) -> Callable[P, R]:
+    """Decorate a composed function: what it records is drawn as one box (draw.py). Calls may nest."""
+    name = label or function.__name__
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        token = _region.set((name, object(), _region.get()))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _region.reset(token)
+
+    return call
+
+
+class Node:
+    """How a tensor was made: op(*inputs, **params).
+
+    A node holds the arrays that the op read and wrote, so it needs no reference to its own tensor: there
+    are no cycles, and a graph is freed the moment its last name goes. `inputs` is None once released.
+    """
+
+    __slots__ = ("extra", "inputs", "op", "order", "params", "region", "retains_grad", "saved")
+
+    def __init__(self, op: Any, inputs: tuple[Any, ...], saved: tuple[Any, ...], extra: Any,
+                 params: dict[str, Any]) -> None:  # fmt: skip
+        self.op = op
+        self.inputs: tuple[Any, ...] | None = inputs  # Tensors and constants, in the op's order
+        self.saved = saved  # (result, *inputs) as arrays
+        self.extra = extra  # what a fused op keeps for its way back
+        self.params = params
+        self.order = next(_clock)  # inputs exist before results: creation order is a topological order
+        self.region = _region.get()
+        self.retains_grad = False
+
+    def release(self) -> None:
+        self.inputs = self.extra = None
+        self.saved = ()
+
+
+class Tensor:
+    """An array that can be differentiated.
+
+    data: anything `np.array` takes; copied. Numbers only; gradients need a floating dtype.
+    requires_grad: whether `backward()` should compute d(output)/d(this) into `.grad`.
+    name: shown in drawings and error messages.
+
+    A graph never sees its values change: once an op has read an array, the array is locked, and `.data`
+    hands out a fresh copy to write to (copy on write).
+    """
+
+    __slots__ = ("__weakref__", "_data", "_grad", "_needs", "_node", "name")
+    _data: Array
+    _grad: Tensor | None
+    _needs: bool
+    _node: Node | None
+    name: str | None
+
+    def __init__(self, data: Any, requires_grad: bool = False, *, name: str | None = None) -> None:
+        self._data = _numeric(data._data if isinstance(data, Tensor) else data)
+        self._node = None
+        self._needs = False
+        self._grad = None
+        self.name = name
+        self.requires_grad = requires_grad
+
+    # --- values -------------------------------------------------------------------------------------
+
+    @property
+    def data(self) -> Array:
+        """The values, yours to write to. What a graph has already read stays as it was."""
+        if not self._data.flags.writeable:
+            self._data = self._data.copy()
+        return self._data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        new = _numeric(value._data if isinstance(value, Tensor) else value)
+        if new.shape != self.shape:
+            raise ValueError(f"new data of shape {new.shape} for a tensor of shape {self.shape}: graphs and "
+                             "optimisers rely on the shape. Make a new Tensor instead.")  # fmt: skip
+        if self._needs and new.dtype.kind != "f":
+            raise TypeError(f"new data is {new.dtype}, but this tensor requires gradients: use .astype(float)")
+        self._data = new
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._needs
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if value and self._data.dtype.kind != "f":
+            raise TypeError(f"a {self.dtype} tensor cannot require gradients: a derivative needs values that can "
+                            "change a little. Use floats: Tensor(data.astype(float), requires_grad=True)")  # fmt: skip
+        if self._node is not None and not value:
+            raise RuntimeError("requires_grad of a computed tensor cannot be switched off: its graph leads "
+                               "further back. Use t.detach()")  # fmt: skip
+        self._needs = bool(value)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """What `backward()` has added up, a tensor of this shape; None when cleared."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is not None:
+            value = value if isinstance(value, Tensor) else Tensor(value)
+            if value.shape != self.shape:
+                raise ValueError(f"a gradient of shape {value.shape} for a tensor of shape {self.shape}: it holds one "
+                                 "number per element, so the shapes must be equal")  # fmt: skip
+        self._grad = value
+
+    shape = property(lambda self: self._data.shape)
+    ndim = property(lambda self: self._data.ndim)
+    size = property(lambda self: self._data.size)
+    dtype = property(lambda self: self._data.dtype)
+
+    def item(self) -> float:
+        """The value of a one-element tensor as a Python number."""
+        return self._data.item()  # type: ignore[no-any-return]
+
+    def numpy(self) -> Array:
+        """A copy of the values as an array; it has left the graph."""
+        return self._data.copy()
+
+    def detach(self) -> Tensor:
+        """The same values as a tensor that needs no gradient: a constant from here on."""
+        self._data.flags.writeable = False
+        return _wrap(self._data, self.name)
+
+    def retain_grad(self) -> None:
+        """Ask `backward()` to fill `.grad` of this computed tensor too (leaves always get theirs)."""
+        if not self._needs:
+            raise RuntimeError("retain_grad() on a tensor that needs no gradient: nothing would be written")
+        if self._node is not None:
+            self._node.retains_grad = True
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("len() of a 0-d tensor: it has no axis to count")
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor: it has no axis to walk along")
+        return (self[i] for i in range(len(self)))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("a tensor's elements cannot be assigned: the graph would not see it. Build the result with "
+                        "ta.where, ta.masked_fill or ta.concatenate; or write to t.data before use")  # fmt: skip
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __float__(self) -> float:
+        return float(self._data.item())
+
+    def __int__(self) -> int:
+        return int(self._data.item())
+
+    def __index__(self) -> int:
+        return operator.index(self._data)
+
+    def __repr__(self) -> str:
+        x, finite = self._data, self._data[np.isfinite(self._data)]
+        if x.size == 1:
+            value = f"{x.item():.6g}"
+        else:
+            value = f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite values"
+            value += f", {x.size - finite.size} not finite" if 0 < finite.size < x.size else ""
+        parts = [repr(self.name)] if self.name else []
+        parts += [value, f"shape={x.shape}", str(x.dtype)]
+        if self._needs:
+            parts += [f"from {op_name(self._node.op)}" if self._node else "leaf"]
+            parts += ["has grad" if self._grad is not None else "no grad yet"]
+        return f"Tensor({', '.join(parts)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:  # pickle, copy and deepcopy: a leaf; the history stays behind
+        return functools.partial(Tensor, name=self.name), (self.numpy(), self._needs)
+
+    # --- NumPy's side: np.exp(t), array * t, np.asarray(t) ------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if self._needs:
+            raise TypeError("np.asarray of a tensor that requires gradients would drop them silently: "
+                            "use t.numpy() to leave the graph")  # fmt: skip
+        if copy is False:
+            raise ValueError("a tensor gives NumPy a copy of its values, so copy=False cannot be had")
+        return self._data.astype(dtype or self.dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("out") is not None:
+            raise TypeError(f"np.{ufunc.__name__} cannot write into an array what a tensor computes: the graph would "
+                            "not see it. Write a = a + t instead of a += t")  # fmt: skip
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        return _from_numpy(name, getattr(ufunc, method), args, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _from_numpy(function.__name__, function, args, kwargs)
+
+    # --- operators and methods: the functions of ops.py, bound there ---------------------------------
+
+    __hash__ = object.__hash__
+    __add__: Callable[..., Tensor]
+    __radd__: Callable[..., Tensor]
+    __sub__: Callable[..., Tensor]
+    __rsub__: Callable[..., Tensor]
+    __mul__: Callable[..., Tensor]
+    __rmul__: Callable[..., Tensor]
+    __truediv__: Callable[..., Tensor]
+    __rtruediv__: Callable[..., Tensor]
+    __pow__: Callable[..., Tensor]
+    __rpow__: Callable[..., Tensor]
+    __matmul__: Callable[..., Tensor]
+    __rmatmul__: Callable[..., Tensor]
+    __neg__: Callable[..., Tensor]
+    __pos__: Callable[..., Tensor]
+    __abs__: Callable[..., Tensor]
+    __getitem__: Callable[..., Tensor]
+    __eq__: Callable[..., Any]
+    __ne__: Callable[..., Any]
+    __lt__: Callable[..., Any]
+    __le__: Callable[..., Any]
+    __gt__: Callable[..., Any]
+    __ge__: Callable[..., Any]
+    exp: Callable[..., Tensor]
+    log: Callable[..., Tensor]
+    sqrt: Callable[..., Tensor]
+    tanh: Callable[..., Tensor]
+    sigmoid: Callable[..., Tensor]
+    relu: Callable[..., Tensor]
+    abs: Callable[..., Tensor]
+    sum: Callable[..., Tensor]
+    mean: Callable[..., Tensor]
+    max: Callable[..., Tensor]
+    min: Callable[..., Tensor]
+    prod: Callable[..., Tensor]
+    var: Callable[..., Tensor]
+    softmax: Callable[..., Tensor]
+    log_softmax: Callable[..., Tensor]
+    logsumexp: Callable[..., Tensor]
+    masked_fill: Callable[..., Tensor]
+    swapaxes: Callable[..., Tensor]
+    squeeze: Callable[..., Tensor]
+    astype: Callable[..., Tensor]
+    reshape: Callable[..., Tensor]
+    transpose: Callable[..., Tensor]
+    T: property
+    mT: property
+
+    # --- differentiation ----------------------------------------------------------------------------
+
+    def backward(self, gradient: Any = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
+        """Add d(this)/d(leaf) to `.grad` of every leaf that requires gradients.
+
+        gradient: dL/d(this), of this tensor's shape; may be left out for one element, where it is 1.
+        retain_graph: keep the graph for another backward pass (it is released as it is used).
+        create_graph: record the backward pass, so that the gradients can be differentiated in turn.
+        Raises RuntimeError on a non-scalar without gradient, on a released graph, and where nothing needs a gradient.
+        """
+        history = _history(self)
+        for t in history:
+            if t._node is not None and t._node.inputs is None:
+                raise RuntimeError(_RELEASED)
+        seed = _seed(self, gradient, create_graph)
+        for t, g in _sweep(self, seed, history, set(history), retain_graph, create_graph):
+            if t._node is None or t._node.retains_grad:
+                if not create_graph:
+                    g = _wrap(np.array(g))  # a copy: .grad may be written to, g may be shared
+                old = t._grad
+                t._grad = g if old is None else old + g if create_graph else _wrap(old._data + g._data)
+
+
+# --- ops ---------------------------------------------------------------------------------------------
+
+
+def op(*rules: Rule | None, each: Rule | None = None) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """Make a differentiable op of a NumPy formula and its derivative rules.
+
+    rules: one per input, in order. Each gets (g, out, *inputs, **params), with g = dL/d(out), and returns
+        dL/d(input) in any shape that `out` broadcast it to: the engine sums that back. None: a constant
+        (a mask, an index). The formula's arguments after the inputs are its params.
+    each: for any number of inputs: one rule that also gets the input's position, first.
+    """
+
+    def define(forward: Callable[..., Any]) -> Callable[..., Tensor]:
+        signature = inspect.signature(forward)
+        names = tuple(signature.parameters)
+        defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
+
+        @functools.wraps(forward)
+        def call(*args: Any, **kwargs: Any) -> Tensor:
+            if each is not None:
+                return _apply(call, args, defaults | kwargs)
+            if len(args) < len(rules):  # an input was given by keyword
+                args, kwargs = signature.bind(*args, **kwargs).args, {}
+            params = defaults | kwargs | dict(zip(names[len(rules) :], args[len(rules) :]))
+            return _apply(call, args[: len(rules)], params)
+
+        vars(call).update(forward=forward, rules=rules, each=each, pullback=None)
+        return call
+
+    return define
+
+
+def fused(
+    composed: Callable[..., Tensor], pullback: Callable[..., Sequence[Any]]
+) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """Make an op of a formula written for speed, whose way back is one function on plain arrays.
+
+    The formula returns (out, extra). pullback(g, out, *inputs, extra=…, needs=…, **params) returns a gradient
+    or None per input; needs says which are wanted. `composed` is the same function in tinyattn's ops: the
+    engine differentiates that one where the gradient itself must be differentiable (create_graph).
+    """
+
+    def define(forward: Callable[..., Any]) -> Callable[..., Tensor]:
+        names = tuple(inspect.signature(forward).parameters)
+
+        def call(*inputs: Any, **params: Any) -> Tensor:
+            return _apply(call, inputs, params)
+
+        call.__name__, call.__doc__ = forward.__name__, forward.__doc__
+        vars(call).update(forward=forward, rules=(None,) * len(names), pullback=pullback, composed=composed)
+        return call
+
+    return define
+
+
+def op_name(op: Any) -> str:
+    return op.__name__.strip("_")  # type: ignore[no-any-return]
+
+
+def _apply(op: Any, inputs: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    """Compute op(*inputs, **params) and, where an input needs a gradient, note how."""
+    inputs = tuple([x if isinstance(x, _KEPT) else _numeric(x) for x in inputs])
+    arrays = [x._data if isinstance(x, Tensor) else x for x in inputs]
+    try:
+        out = op.forward(*arrays, **params)
+    except (IndexError, ValueError, TypeError) as error:
+        kind = next(k for k in (IndexError, ValueError, TypeError) if isinstance(error, k))
+        raise kind(f"ta.{op_name(op)} of {_describe(inputs, params)}: {error}") from error
+    out, extra = out if op.pullback else (out, None)
+    out = np.asarray(out)
+    result = _wrap(out)
+    record = _recording.get() and any(isinstance(x, Tensor) and x._needs for x in inputs)
+    if record and out.dtype.kind == "f":
+        result._needs = True
+        result._node = Node(op, inputs, (out, *arrays), extra, params)
+    if record or out.base is not None:  # shared from here on: with the graph, or as a view
+        out.flags.writeable = False
+        for a in arrays:
+            if isinstance(a, np.ndarray):
+                a.flags.writeable = False
+    return result
+
+
+def _wrap(array: Array, name: str | None = None) -> Tensor:
+    """A constant tensor around an array that is ours: no copy."""
+    t = Tensor.__new__(Tensor)
+    t._data = array
+    t._node = None
+    t._needs = False
+    t._grad = None
+    t.name = name
+    return t
+
+
+def as_tensor(x: Any) -> Tensor:
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
+def _numeric(data: Any) -> Array:
+    """A copy of data as an array of real numbers."""
+    if isinstance(data, (list, tuple)) and any(isinstance(x, Tensor) for x in data):
+        raise TypeError("a list of tensors is not a tensor: join them with ta.stack, which keeps their gradients")
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise ValueError(f"these rows are not equally long, so they make no array: {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{array.dtype} data cannot be a tensor: it takes real numbers (floats, integers, booleans), "
+                        f"got {type(data).__name__}")  # fmt: skip
+    return array
+
+
+_KEPT = (Tensor, float, int)  # Python numbers stay as they are: they leave float32 at float32
+
+
+def _describe(inputs: Sequence[Any], params: dict[str, Any]) -> str:
+    shapes = [f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "shape") else repr(x) for x in inputs]
+    return ", ".join(shapes + [f"{k}={v!r}" for k, v in params.items() if not isinstance(v, np.ndarray)])
+
+
+# Functions of NumPy whose answers have no derivative: truth values, shapes, indices, fresh arrays.
+_NOT_DIFFERENTIABLE = {
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isfinite", "isnan", "isinf", "signbit",
+    "logical_not", "logical_and", "logical_or", "shape", "ndim", "size", "argmax", "argmin", "argsort", "allclose",
+    "isclose", "array_equal", "zeros_like", "ones_like", "full_like", "empty_like", "result_type",
+}  # fmt: skip
+
+
+def _from_numpy(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """np.f(t): ta.f where there is one; on constants NumPy's own; otherwise an error, never a lost gradient."""
+    from tinyattn import ops
+
+    if name not in _NOT_DIFFERENTIABLE:
+        if name in ops.__all__:
+            return getattr(ops, name)(*args, **kwargs)
+        if any(isinstance(t, Tensor) and t._needs for t in _flatten((args, tuple(kwargs.values())))):
+            raise TypeError(f"np.{name} has no derivative rule here: its result would lose the gradient. Compose it of "
+                            "ta.exp, ta.sum, … (see tinyattn/ops.py), or leave the graph with t.numpy()")  # fmt: skip
+    return function(*_arrays(args), **{k: _arrays(v) for k, v in kwargs.items()})
+
+
+def _flatten(x: Any) -> Iterator[Any]:
+    if isinstance(x, (tuple, list)):
+        for part in x:
+            yield from _flatten(part)
+    else:
+        yield x
+
+
+def _arrays(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return type(x)(_arrays(part) for part in x)
+    return x._data if isinstance(x, Tensor) else x
+
+
+# --- the way back ------------------------------------------------------------------------------------
+
+_RELEASED = ("this graph has been run backward already and was released to save memory: pass retain_graph=True to the "
+             "first backward(), or compute the output again")  # fmt: skip
+
+
+def grad(output: Tensor, inputs: Tensor | Iterable[Tensor], grad_output: Any = None, *, retain_graph: bool = False,
+         create_graph: bool = False) -> tuple[Tensor, ...]:  # fmt: skip
+    """The gradients d(output)/d(input), one per input; no `.grad` is touched.
+
+    grad_output: dL/d(output), needed unless output has one element; the result is then dL/d(input).
+    create_graph: the gradients are part of a graph, so that `grad` of a gradient is a second derivative;
+        it keeps the graph, as retain_graph does.
+    Raises RuntimeError on an input that output does not depend on, and where `backward` would.
+    """
+    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    history = _history(output)
+    found = set(history)
+    for i, t in enumerate(inputs):
+        if t not in found:
+            released = any(h._node is not None and h._node.inputs is None for h in history)
+            raise RuntimeError(_RELEASED if released else
+                               f"output does not depend on input {i} ({t!r}), so it has no gradient: was it used in "
+                               "computing output, with requires_grad=True and outside no_grad?")  # fmt: skip
+    needed = set(inputs)
+    for t in history:  # oldest first: needed is what lies between inputs and output
+        if t._node is not None and t._node.inputs and any(x in needed for x in t._node.inputs if isinstance(x, Tensor)):
+            needed.add(t)
+    path = [t for t in history if t in needed]
+    wanted = dict.fromkeys(inputs)
+    for t, g in _sweep(output, _seed(output, grad_output, create_graph), path, needed, retain_graph, create_graph):
+        if t in wanted:
+            wanted[t] = g if create_graph else _wrap(np.array(g))
+    return tuple(wanted[t] for t in inputs)  # type: ignore[misc]
+
+
+def gradients(output: Tensor, gradient: Any = None) -> dict[Tensor, Array]:
+    """dL/d(t) for every tensor t on the way to output, for drawings: touches no `.grad`, keeps the graph."""
+    history = _history(output)
+    if any(t._node is not None and t._node.inputs is None for t in history):
+        raise RuntimeError(_RELEASED)
+    return dict(_sweep(output, _seed(output, gradient, False), history, set(history), True, False))
+
+
+def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Any:
+    """The gradient that the walk starts with: an array, or a Tensor under create_graph."""
+    if gradient is None:
+        if output.size != 1:
+            raise RuntimeError(f"the output has shape {output.shape}, not one element, so 'its gradient' is not one "
+                               "number per input: take a scalar, e.g. (output * weights).sum(), or pass gradient= of "
+                               "that shape")  # fmt: skip
+        gradient = np.ones(output.shape, output.dtype)
+    g = as_tensor(gradient)
+    if g.shape != output.shape:
+        raise ValueError(f"gradient of shape {g.shape} for an output of shape {output.shape}: it holds one number per "
+                         "element of the output, so the shapes must be equal")  # fmt: skip
+    if not create_graph:
+        return g._data.astype(output.dtype, copy=False)
+    return g if g.dtype == output.dtype else g.astype(output.dtype)
+
+
+def _history(output: Tensor) -> list[Tensor]:
+    """output and every tensor it was computed from that needs a gradient, oldest first.
+
+    Results are younger than what they were computed from, so sorting by age gives an order in which each
+    tensor's gradient is complete before it is passed on, whatever the graph: no recursion, no path walked twice.
+    """
+    if not output._needs:
+        raise RuntimeError("the output needs no gradient: nothing it was computed from has requires_grad=True, or it "
+                           "was computed inside no_grad")  # fmt: skip
+    found, stack = {output}, [output]
+    while stack:
+        node = stack.pop()._node
+        for x in node.inputs or () if node is not None else ():
+            if isinstance(x, Tensor) and x._needs and x not in found:
+                found.add(x)
+                stack.append(x)
+    return sorted(found, key=lambda t: t._node.order if t._node is not None else 0)
+
+
+def _sweep(output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], retain_graph: bool,
+           create_graph: bool) -> Iterator[tuple[Tensor, Any]]:  # fmt: skip
+    """Yield (t, dL/dt) for the tensors of path, newest first: the chain rule, one node at a time."""
+    total = {output: seed}  # gradients on their way: complete once all younger tensors have passed theirs on
+    while path:
+        t = path.pop()
+        g = total.pop(t)
+        if not create_graph and 0 in g.strides:
+            g = g.copy()  # a broadcast view would push matmul off BLAS
+        yield t, g
+        node = t._node
+        if node is None or node.inputs is None:
+            continue
+        needs = [isinstance(x, Tensor) and x in needed for x in node.inputs]
+        for x, dx in zip(node.inputs, _pull(t, node, g, needs, create_graph)):
+            if dx is not None:
+                dx = _unbroadcast(dx, x, node.op)
+                total[x] = total[x] + dx if x in total else dx
+        if not (retain_graph or create_graph):
+            node.release()
+
+
+def _pull(t: Tensor, node: Node, g: Any, needs: list[bool], create_graph: bool) -> Iterable[Any]:
+    """g's share of each input of node (None where not needed), by the op's rules."""
+    op, params, values = node.op, node.params, node.saved
+    if create_graph:  # the same rules on Tensors: they record what they do
+        assert node.inputs is not None
+        values = (t, *node.inputs)
+        for x, read in zip(values, node.saved):
+            if isinstance(x, Tensor) and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
+                raise RuntimeError(f"the data of an input or result of ta.{op_name(op)}, {x!r}, changed after the "
+                                   "graph read it: compute the output again")  # fmt: skip
+        if op.pullback:
+            return _pull_composed(op, node.inputs, params, g, needs)
+    if op.pullback:
+        return op.pullback(g, *values, extra=node.extra, needs=needs, **params)  # type: ignore[no-any-return]
+    if op.each:
+        return [op.each(i, g, *values, **params) if need else None for i, need in enumerate(needs)]
+    for i, (need, rule) in enumerate(zip(needs, op.rules)):
+        if need and rule is None:
+            raise NotImplementedError(f"ta.{op_name(op)} has no derivative rule for its input {i}: the gradient would "
+                                      "be lost. Write the rule, or detach() that input")  # fmt: skip
+    return [rule(g, *values, **params) if need else None for need, rule in zip(needs, op.rules)]
+
+
+def _pull_composed(op: Any, inputs: Sequence[Any], params: dict[str, Any], g: Any, needs: list[bool]) -> list[Any]:
+    """A fused op's gradient as a graph: differentiate its composed twin, on stand-ins that cut off the history."""
+    stand_ins = [+x if need else x for x, need in zip(inputs, needs)]
+    out = op.composed(*stand_ins, **params)
+    shares = iter(grad(out, [x for x, need in zip(stand_ins, needs) if need], g, create_graph=True))
+    return [next(shares) if need else None for need in needs]
+
+
+def _unbroadcast(g: Any, x: Tensor, op: Any) -> Any:
+    """Undo broadcasting: an element that was copied gets the sum of its copies' gradients. Keeps x's dtype."""
+    if g.shape != x.shape:
+        extra = g.ndim - x.ndim
+        copied = tuple(i for i in range(g.ndim) if i < extra or x.shape[i - extra] == 1)
+        summed = g.sum(axis=copied, keepdims=True)
+        if extra < 0 or summed.shape[extra:] != x.shape:
+            raise AssertionError(f"a derivative rule of ta.{op_name(op)} is wrong: it returned shape {g.shape} for an "
+                                 f"input of shape {x.shape}")  # fmt: skip
+        g = summed.reshape(x.shape)
+    return g if g.dtype == x.dtype else g.astype(x.dtype)
