@@ -104,7 +104,9 @@ def test_a_float_mask_is_added():
 def test_scale():
     Q, K, V = qkv()
     np.testing.assert_allclose(ta.scaled_dot_product_attention(Q, K, V, scale=1.0).numpy(), plain(Q, K, V, scale=1)[0])
-    np.testing.assert_allclose(ta.scaled_dot_product_attention(Q, K, V, scale=0.3).numpy(), plain(Q, K, V, scale=0.3)[0])
+    np.testing.assert_allclose(
+        ta.scaled_dot_product_attention(Q, K, V, scale=0.3).numpy(), plain(Q, K, V, scale=0.3)[0]
+    )
 
 
 def test_float32_is_kept_whatever_the_mask():

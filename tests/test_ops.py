@@ -39,7 +39,10 @@ BINARY = {
     "power": (ta.power, np.power),
     "maximum": (ta.maximum, np.maximum),
     "minimum": (ta.minimum, np.minimum),
-    "where": (lambda x, y: ta.where(np.resize([True, False, False], np.broadcast_shapes(x.shape, y.shape)), x, y), None),
+    "where": (
+        lambda x, y: ta.where(np.resize([True, False, False], np.broadcast_shapes(x.shape, y.shape)), x, y),
+        None,
+    ),
 }
 REDUCTIONS = {
     "sum": (ta.sum, np.sum),
@@ -72,7 +75,9 @@ def test_unary(name):
 
 
 @settings(max_examples=40)
-@given(name=st.sampled_from(sorted(BINARY)), shapes=hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3))
+@given(
+    name=st.sampled_from(sorted(BINARY)), shapes=hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)
+)
 @example("power", hnp.BroadcastableShapes(((2, 1, 3), (4, 1)), (2, 4, 3)))
 @example("divide", hnp.BroadcastableShapes(((3,), (2, 1)), (2, 3)))
 @example("where", hnp.BroadcastableShapes(((), (2, 3)), (2, 3)))
@@ -192,8 +197,14 @@ SHAPES = {
     "expand_dims": (lambda x: ta.expand_dims(x, (0, -1)), lambda x: np.expand_dims(x, (0, -1))),
     "squeeze": (lambda x: ta.squeeze(x[:1]), lambda x: x[0]),
     "squeeze axis": (lambda x: x[:, :, :1].squeeze(-1), lambda x: x[:, :, 0]),
-    "broadcast_to": (lambda x: ta.broadcast_to(x[:, :1], (5, 2, 3, 4)), lambda x: np.broadcast_to(x[:, :1], (5, 2, 3, 4))),
-    "concatenate": (lambda x: ta.concatenate([x, x[:, :1] * 2.0, x], 1), lambda x: np.concatenate([x, x[:, :1] * 2, x], 1)),
+    "broadcast_to": (
+        lambda x: ta.broadcast_to(x[:, :1], (5, 2, 3, 4)),
+        lambda x: np.broadcast_to(x[:, :1], (5, 2, 3, 4)),
+    ),
+    "concatenate": (
+        lambda x: ta.concatenate([x, x[:, :1] * 2.0, x], 1),
+        lambda x: np.concatenate([x, x[:, :1] * 2, x], 1),
+    ),
     "concatenate -1": (lambda x: ta.concatenate([x, x], axis=-1), lambda x: np.concatenate([x, x], -1)),
     "stack": (lambda x: ta.stack([x, x * x], -1), lambda x: np.stack([x, x * x], -1)),
     "split": (lambda x: ta.split(x, [1, 2], -1)[1] * 3.0, lambda x: np.split(x, [1, 2], -1)[1] * 3),
