@@ -1,17 +1,23 @@
-"""Pictures: attention weights as heatmaps, in the terminal and as files."""
+"""Pictures: computation graphs, and attention weights as heatmaps."""
 
+from __future__ import annotations
+
+import html
 import shutil
 import sys
+import sysconfig
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .tensor import Array, Tensor, gradients, op_name
+
+if TYPE_CHECKING:
+    import graphviz
 
 # Viridis in nine steps: readable in greyscale and by colour-blind eyes.
 VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
@@ -25,6 +31,306 @@ def _color(fraction: float) -> tuple[str, str]:
 
 def _tell(message: str) -> None:
     print(message, file=sys.stderr)
+
+
+# --- computation graphs ------------------------------------------------------------------------------
+
+SYMBOLS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**", "matmul": "@", "negative": "-"}
+COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
+OPERATION, PARAMETER, CONSTANT, NOT_FINITE = "#d6e6f4", "#fddcae", "#ececec", "#ff8f8f"
+PICTURES, TEXTS = (".svg", ".png", ".pdf"), (".dot", ".gv")
+NO_PACKAGE = "the package graphviz is missing: pip install graphviz graphviz-pure"
+NO_PROGRAM = "Graphviz's program dot is missing: pip install graphviz-pure, or see https://graphviz.org/download"
+
+
+def draw_graph(
+    output: Tensor | Sequence[Tensor],
+    *,
+    show: str = "shapes",
+    gradient: Any = None,
+    limits: tuple[float, float] | None = None,
+    direction: str = "TB",
+    max_nodes: int = 400,
+    title: str = "",
+    path: str | PathLike[str] | None = None,
+) -> graphviz.Digraph:
+    """Draw how output (a Tensor, or several) was computed. A notebook shows the returned Digraph by itself.
+
+    show: what a node tells beside its op: "shapes"; "values" (their range, where they are many); or "gradients",
+        dL/d(node), from a backward pass of its own that touches no `.grad` (L = output, or the sum of several;
+        gradient= as in `backward` for an L that is no scalar). The colour is the median of |dL/dx| over the
+        elements that are not 0, on a log scale: a mean would hide, behind a few that are large, that most died.
+    limits: lowest and highest gradient of the colour scale, to make pictures comparable; 8 decades by default.
+    direction: "TB" (from top to bottom), "LR", "BT" or "RL".
+    max_nodes: of a larger graph the middle is left out, and a note in the picture says how much.
+    path: .svg, .png, .pdf: draw it there; .dot, .gv: the DOT text, which needs neither the package graphviz nor its
+        program. Where these are missing, a picture's text is written instead, and one line says what to install.
+    Raises RuntimeError on an output without a graph: nothing needed gradients, or backward() released it.
+    """
+    outputs = [output] if isinstance(output, Tensor) else list(output)
+    suffix = Path(path).suffix if path is not None else ".svg"
+    _check_choice("show", show, ("shapes", "values", "gradients"))
+    _check_choice("direction", direction, ("TB", "LR", "BT", "RL"))
+    _check_choice("the ending of path", suffix, PICTURES + TEXTS)
+    body = _dot_lines(outputs, show, gradient, limits, direction, max_nodes, title)
+
+    digraph, missing = None, NO_PACKAGE
+    try:
+        import graphviz
+    except ImportError:
+        if path is None:
+            raise ImportError(f"{NO_PACKAGE}. The DOT text needs neither: draw_graph(…, path='graph.dot')") from None
+    else:
+        digraph, missing = graphviz.Digraph(body=body), "" if _find_program() else NO_PROGRAM
+        if missing:  # what a notebook shows, in place of a long trace
+            digraph._repr_mimebundle_ = lambda **_: {"text/plain": f"{NO_PROGRAM}. The DOT text is in .source"}
+    if path is not None and suffix in PICTURES and not missing:
+        Path(path).write_bytes(digraph.pipe(format=suffix[1:], quiet=True))
+    elif path is not None:
+        target = Path(path) if suffix in TEXTS else Path(path).with_suffix(".dot")
+        target.write_text("".join(["digraph {\n", *body, "}\n"]), encoding="utf-8")
+        if suffix in PICTURES:
+            _tell(f"{path} is not drawn: {missing}. The graph's DOT text is in {target}")
+    return digraph
+
+
+def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"draw_graph: {name} is {value!r}; it may be {', '.join(allowed)}")
+
+
+def _find_program() -> bool:
+    """Whether graphviz has a program to call: the system's dot, else graphviz-pure, which it is then told of."""
+    from graphviz.backend import dot_command
+
+    if shutil.which(dot_command.DOT_BINARY):
+        return True
+    scripts = sysconfig.get_path("scripts")  # an environment need not be activated to be used
+    program = shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
+    if program:
+        dot_command.DOT_BINARY = Path(program)
+    return program is not None
+
+
+def _collect(outputs: list[Tensor]) -> tuple[list[Any], list[Any], list[tuple[int, int]]]:
+    """What outputs were computed from, inputs before results; the region of each; the edges, as pairs of positions.
+
+    A tensor is one item however often it is used, a constant one for each use.
+    """
+    for t in outputs:
+        if not t.requires_grad:
+            raise RuntimeError(f"{t!r} has no graph to draw: nothing that it was computed from has requires_grad=True, "
+                               "or it was computed inside no_grad")  # fmt: skip
+    found, stack = dict.fromkeys(outputs), list(outputs)
+    while stack:
+        node = stack.pop()._node
+        if node is not None and node.inputs is None:
+            raise RuntimeError("this graph was released by backward(), nothing of it is left to draw: draw it before, or "
+                               "call backward(retain_graph=True)")  # fmt: skip
+        for x in node.inputs or () if node is not None else ():
+            if isinstance(x, Tensor) and x not in found:
+                found[x] = None
+                stack.append(x)
+
+    items: list[Any] = []
+    regions: list[Any] = []
+    edges: list[tuple[int, int, int]] = []
+    place: dict[Tensor, int] = {}
+
+    def put(x: Any, region: Any) -> int:
+        if isinstance(x, Tensor):
+            place[x] = len(items)
+        items.append(x)
+        regions.append(region)
+        return len(items) - 1
+
+    for t in sorted((t for t in found if t._node is not None), key=lambda t: t._node.order):
+        # a leaf stands just before its first use, and belongs to no function
+        sources = [
+            place[x] if isinstance(x, Tensor) and x in place
+            else put(x, None if isinstance(x, Tensor) else t._node.region)
+            for x in t._node.inputs
+        ]  # fmt: skip
+        target = put(t, t._node.region)
+        ordered = len(sources) > 1 and op_name(t._node.op) not in COMMUTATIVE
+        edges += [(source, target, k if ordered else 0) for k, source in enumerate(sources, 1)]
+    for t in outputs:
+        if t not in place:
+            put(t, None)
+    return items, regions, edges
+
+
+def _sum_of_gradients(outputs: list[Tensor], gradient: Any) -> dict[Tensor, Array]:
+    seeds = [gradient] if len(outputs) == 1 else gradient or [None] * len(outputs)
+    total: dict[Tensor, Array] = {}
+    for output, seed in zip(outputs, seeds, strict=True):
+        for t, g in gradients(output, seed).items():
+            total[t] = total[t] + g if t in total else g
+    return total
+
+
+def _dot_lines(outputs: list[Tensor], show: str, gradient: Any, limits: tuple[float, float] | None, direction: str,
+               max_nodes: int, title: str) -> list[str]:  # fmt: skip
+    """What stands between the braces of `digraph { }`. Nodes are numbered: names may repeat, or hold anything."""
+    items, regions, edges = _collect(outputs)
+    hidden = range(max_nodes // 2, len(items) - max_nodes // 2)  # empty where the graph is small
+    shown = [i for i in range(len(items)) if i not in hidden]
+    slopes = _sum_of_gradients(outputs, gradient) if show == "gradients" else {}
+    sizes = {i: _typical(slopes[items[i]]) for i in shown if isinstance(items[i], Tensor) and items[i] in slopes}
+    high = max((size for size in sizes.values() if np.isfinite(size)), default=0.0) or 1.0
+    low, high = np.log10(limits) if limits else (np.log10(high) - 8, np.log10(high))
+
+    def node(i: int) -> str:
+        x = items[i]
+        rows = [f"<B>{_heading(x)}</B>", *_details(x, show, slopes.get(x) if isinstance(x, Tensor) else None)]
+        fill, style = _kind(x)
+        ink = "#000000"
+        if show == "gradients":
+            fill, ink, extra = _gradient_colors(sizes.get(i), low, high)
+            style += extra
+        rim = " peripheries=2" if any(x is output for output in outputs) else ""
+        return f'n{i} [label=<{"<BR/>".join(rows)}> style="{style}" fillcolor="{fill}" fontcolor="{ink}"{rim}]'
+
+    lines = [
+        f"rankdir={direction} fontname=Helvetica fontsize=12 labelloc=t nodesep=0.3 ranksep=0.35 ordering=in",
+        f"label=<{_legend(show, low, high, title)}>",
+        'node [fontname=Helvetica fontsize=12 shape=box color="#555555" margin="0.17,0.05" width=0.4 height=0.3]',
+        'edge [color="#555555" arrowsize=0.7 fontname=Helvetica fontsize=9 fontcolor="#777777" labeldistance=1.4]',
+        'graph [style="rounded,dashed" color="#777777" fontcolor="#555555" fontsize=10]',  # of the functions
+    ]
+    lines += [node(i) for i in shown if regions[i] is None]
+    # Calls are nested in time, and results are in order of time: functions open and close like brackets.
+    opened: list[Any] = []
+    numbers: dict[int, int] = {}
+    for i in shown:
+        if regions[i] is None:
+            continue
+        path = _path(regions[i])
+        while opened and (len(opened) > len(path) or opened[-1] is not path[len(opened) - 1]):
+            opened.pop()
+            lines.append("}")
+        for region in path[len(opened) :]:
+            opened.append(region)
+            number = numbers.setdefault(id(region), len(numbers))
+            lines.append(f"subgraph cluster{number} {{")
+            lines.append(f"label=<{_padded(region[0])}>")
+        lines.append(node(i))
+    lines += ["}"] * len(opened)
+    if hidden:
+        note = f"{len(hidden):,} nodes in between are not drawn<BR/>(max_nodes={max_nodes})"
+        lines.append(f'gap [label=<{note}> shape=note style=filled fillcolor="#fff7b0"]')
+    arrows = []
+    for a, b, k in edges:
+        if a in hidden or b in hidden:
+            arrows.append(f"{'gap' if a in hidden else f'n{a}'} -> {'gap' if b in hidden else f'n{b}'} [style=dashed]")
+        else:
+            arrows.append(f"n{a} -> n{b}" + (f' [headlabel="{k}"]' if k else ""))
+    lines += arrows
+    return [f"\t{line}\n" for line in lines]
+
+
+def _path(region: Any) -> list[Any]:
+    """The region and those around it, outermost first."""
+    path = []
+    while region is not None:
+        path.append(region)
+        region = region[2]
+    return path[::-1]
+
+
+def _heading(x: Any) -> str:
+    if not isinstance(x, Tensor):
+        return _escape(f"{x:.4g}") if np.ndim(x) == 0 else "array"
+    if x._node is None:
+        return _escape(x.name or ("parameter" if x.requires_grad else "constant"))
+    name = op_name(x._node.op)
+    return (f"{_escape(x.name)} = " if x.name else "") + SYMBOLS.get(name, name)
+
+
+def _details(x: Any, show: str, slope: Array | None) -> list[str]:
+    if np.ndim(x) == 0 and not isinstance(x, Tensor):
+        return []  # a plain number is its own heading
+    data = x._data if isinstance(x, Tensor) else x
+    params = x._node.params if isinstance(x, Tensor) and x._node is not None else {}
+    rows = [", ".join(f"{k}={_escape(v)}" for k, v in params.items() if _is_short(k, v))]
+    rows += [f"{data.shape}" if data.dtype.kind == "f" else f"{data.shape} {data.dtype}"] if data.ndim else []
+    if show == "values" or data.size == 1:
+        rows += _numbers(data)
+    if slope is not None and slope.size == 1:
+        rows.append(f"grad {slope.item():.4g}")
+    elif slope is not None:
+        zeros = np.mean(slope == 0)
+        rows.append(f"grad {_typical(slope):.1e}" if zeros < 1 else "grad 0")
+        rows += [f"{zeros:.0%} are 0"] if 0 < zeros < 1 else []
+    return [f'<FONT POINT-SIZE="10">{row}</FONT>' for row in rows if row]
+
+
+def _is_short(name: str, value: Any) -> bool:
+    """Whether a parameter tells something, as axis=-1 does, that the shape does not."""
+    return name.startswith("ax") and value is not None or isinstance(value, str) or value is True
+
+
+def _numbers(data: Array) -> list[str]:
+    """A few values as they are, of many their range."""
+    if data.size == 1:
+        return [f"{data.item():.4g}"]
+    if data.size <= 16 and data.ndim <= 2:
+        rows = np.array2string(data, precision=3, suppress_small=True).splitlines()
+        width = max(map(len, rows))
+        return [f'<FONT FACE="Courier">{row.ljust(width)}</FONT>' for row in rows]
+    finite = data[np.isfinite(data)]
+    strange = [f"{data.size - finite.size} not finite"] if finite.size < data.size else []
+    spread = [f"{float(finite.min()):.3g} to {float(finite.max()):.3g}"] if finite.size else []
+    return [", ".join(spread + strange)]
+
+
+def _typical(slope: Array) -> float:
+    """The median size of the elements that are not 0; 0 where all are."""
+    sizes = np.abs(slope[slope != 0])
+    return float(np.median(sizes)) if sizes.size else 0.0
+
+
+def _kind(x: Any) -> tuple[str, str]:
+    """The colour and the form of a node: computed, to be trained, or constant."""
+    if isinstance(x, Tensor) and x._node is not None:
+        return OPERATION, "rounded,filled"
+    return (PARAMETER if isinstance(x, Tensor) and x.requires_grad else CONSTANT), "filled"
+
+
+def _gradient_colors(size: float | None, low: float, high: float) -> tuple[str, str, str]:
+    """Fill, text colour and an extra style; low and high are powers of ten, size None where there is no gradient."""
+    if size is None:
+        return CONSTANT, "#000000", ""
+    if size == 0:
+        return "#ffffff", "#000000", ",dashed"
+    if not np.isfinite(size):
+        return NOT_FINITE, "#000000", ""
+    return *_color((np.log10(size) - low) / (high - low)), ""
+
+
+def _legend(show: str, low: float, high: float, title: str) -> str:
+    if show == "gradients":
+        scale = "".join(f'<TD BGCOLOR="{color}" WIDTH="18"></TD>' for color in VIRIDIS)
+        cells = f"<TD>{_padded(f'median |dL/dx|:  {10**low:.1e} or less')}</TD>{scale}<TD>{_padded(f'{10**high:.1e}')}</TD>"
+        cells += f'<TD BGCOLOR="{CONSTANT}">{_padded("no gradient")}</TD>'
+        cells += f'<TD BORDER="1" STYLE="dashed">{_padded("all 0")}</TD>'
+    else:
+        kinds = {"computed": OPERATION, "requires_grad": PARAMETER, "constant": CONSTANT}
+        cells = "".join(f'<TD BGCOLOR="{color}">{_padded(text)}</TD>' for text, color in kinds.items())
+    table = f'<TABLE BORDER="0" CELLSPACING="2"><TR>{cells}</TR></TABLE>'
+    heading = f'<TR><TD><FONT POINT-SIZE="14"><B>{_padded(title)}</B></FONT></TD></TR>' if title else ""
+    return f'<TABLE BORDER="0">{heading}<TR><TD>{table}</TD></TR></TABLE>'
+
+
+def _escape(text: object) -> str:
+    """For the HTML-like labels of DOT: < and & are shown as they are; a very long text is cut."""
+    return html.escape(_cut(_printable(text), 40))
+
+
+def _padded(text: str) -> str:
+    """With room on both sides: the viewer's font may be wider than the one the layout was computed for."""
+    space = " " * (1 + len(text) // 5)
+    return space + _escape(text) + space
 
 
 # ---- heatmaps -------------------------------------------------------------------------------------------
@@ -49,7 +355,7 @@ def heatmap(
     NaN is marked, and so is a row without any weight (a query that may attend to nothing).
     `path` (.png, .svg or .pdf) draws the same picture with matplotlib.
     """
-    cells = np.asarray(getattr(weights, "data", weights), dtype=float)
+    cells = np.asarray(weights.numpy() if isinstance(weights, Tensor) else weights, dtype=float)
     if cells.ndim < 2 or cells.size == 0:
         raise ValueError(f"heatmap of weights of shape {cells.shape}: it takes (..., queries, keys)")
     rows = _labels("row_labels", row_labels, cells.shape[-2], "rows (queries)")
