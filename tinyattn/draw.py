@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import html
-import shutil
+import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +33,7 @@ def _color(fraction: float) -> tuple[str, str]:
 SYMBOLS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**", "matmul": "@", "negative": "-"}
 COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
 COMPUTED, PARAMETER, CONSTANT, NOT_FINITE = "#d6e6f4", "#fddcae", "#ececec", "#ff8f8f"
+ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": r"\\"})
 NO_PACKAGE = "the package graphviz is missing: pip install graphviz graphviz-pure"
 NO_PROGRAM = "Graphviz's program dot is missing: pip install graphviz-pure, or see https://graphviz.org/download"
 
@@ -49,7 +47,7 @@ def draw_graph(
     direction: str = "TB",
     max_nodes: int = 400,
     title: str = "",
-    path: str | PathLike[str] | None = None,
+    path: str | os.PathLike[str] | None = None,
 ) -> graphviz.Digraph:
     """Draw how output (a Tensor, or several) was computed. A notebook shows the returned Digraph by itself.
 
@@ -64,7 +62,7 @@ def draw_graph(
         program. Where these are missing, a picture's text is written instead, and one line says what to install.
     Raises RuntimeError on an output without a graph: nothing needed gradients, or backward() released it.
     """
-    suffix = ".svg" if path is None else Path(path).suffix
+    stem, suffix = ("", ".svg") if path is None else os.path.splitext(path)
     for name, choice, choices in (
         ("show", show, ("shapes", "values", "gradients")),
         ("direction", direction, ("TB", "LR", "BT", "RL")),
@@ -72,6 +70,8 @@ def draw_graph(
     ):
         if choice not in choices:
             raise ValueError(f"draw_graph: {name} is {choice!r}; it may be {', '.join(choices)}")
+    if limits is not None and not 0 < limits[0] < limits[1]:
+        raise ValueError(f"draw_graph: limits {limits} are the ends of a log scale: 0 < lowest < highest")
     outputs = [output] if isinstance(output, Tensor) else list(output)
     body = _dot_lines(outputs, show, gradient, limits, direction, max_nodes, title)
 
@@ -87,17 +87,21 @@ def draw_graph(
         if missing:  # what a notebook shows, in place of a long trace
             digraph._repr_mimebundle_ = lambda **_: {"text/plain": f"{NO_PROGRAM}. The DOT text is in .source"}
     if path is not None and suffix in PICTURES and not missing:
-        Path(path).write_bytes(digraph.pipe(format=suffix[1:], quiet=True))
+        picture = digraph.pipe(format=suffix[1:], quiet=True)
+        with open(path, "wb") as file:
+            file.write(picture)
     elif path is not None:
-        text = Path(path).with_suffix(".dot" if suffix in PICTURES else suffix)
-        text.write_text("".join(["digraph {\n", *body, "}\n"]), encoding="utf-8")
+        target = stem + (".dot" if suffix in PICTURES else suffix)
+        with open(target, "w", encoding="utf-8") as text:
+            text.writelines(["digraph {\n", *body, "}\n"])
         if suffix in PICTURES:
-            print(f"{path} is not drawn: {missing}. The graph's DOT text is in {text}", file=sys.stderr)
+            print(f"{path} is not drawn: {missing}. The graph's DOT text is in {target}", file=sys.stderr)
     return digraph
 
 
 def _find_program() -> bool:
     """Whether graphviz has a program to call: the system's dot, else graphviz-pure, which it is then told of."""
+    import shutil
     import sysconfig
 
     from graphviz.backend import dot_command
@@ -107,7 +111,7 @@ def _find_program() -> bool:
     scripts = sysconfig.get_path("scripts")  # an environment need not be activated to be used
     program = shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=scripts)
     if program:
-        dot_command.DOT_BINARY = Path(program)
+        dot_command.DOT_BINARY = program
     return program is not None
 
 
@@ -120,6 +124,8 @@ def _collect(outputs: list[Tensor]) -> tuple[list[Any], list[Any], list[Edge]]:
     A tensor is one item however often it is used, a constant one for each use.
     """
     for t in outputs:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"draw_graph draws a Tensor, or several: a {type(t).__name__} has no graph")
         if not t.requires_grad:
             raise RuntimeError(f"{t!r} has no graph to draw: nothing that it was computed from has requires_grad=True, "
                                "or it was computed inside no_grad")  # fmt: skip
@@ -322,8 +328,8 @@ def _legend(show: str, low: float, high: float, title: str) -> str:
 
 
 def _escape(text: object) -> str:
-    """For the HTML-like labels of DOT: < and & are shown as they are; a very long text is cut."""
-    return html.escape(_cut(_printable(text), 60))
+    r"""For the HTML-like labels of DOT, in which < and & and \N have a meaning. A very long text is cut."""
+    return _cut(_printable(text), 60).translate(ESCAPES)
 
 
 def _padded(text: str) -> str:
@@ -345,7 +351,7 @@ def heatmap(
     column_labels: Iterable[object] | None = None,
     *,
     title: str = "attention weights",
-    path: str | PathLike[str] | None = None,
+    path: str | os.PathLike[str] | None = None,
 ) -> str:
     """Print attention weights as a table, rows are queries and columns are keys, and return its text.
 
@@ -359,8 +365,8 @@ def heatmap(
     cells = np.asarray(weights.numpy() if isinstance(weights, Tensor) else weights, dtype=float)
     if cells.ndim < 2 or cells.size == 0:
         raise ValueError(f"heatmap of weights of shape {cells.shape}: it takes (..., queries, keys), none of them 0")
-    if path is not None and Path(path).suffix not in PICTURES:
-        raise ValueError(f"heatmap: the ending of path is {Path(path).suffix!r}; it may be {', '.join(PICTURES)}")
+    if path is not None and os.path.splitext(path)[1] not in PICTURES:
+        raise ValueError(f"heatmap: the ending of path {str(path)!r} may be {', '.join(PICTURES)}")
     rows = _labels("row_labels", row_labels, cells.shape[-2], "rows (queries)")
     columns = _labels("column_labels", column_labels, cells.shape[-1], "columns (keys)")
     maps = {}
@@ -372,7 +378,7 @@ def heatmap(
         lines += [[(heading, None)], *_table(values, rows, columns), []]
     text = _print_lines(lines[:-1])
     if path is not None:
-        _save_heatmap(maps, rows, columns, Path(path))
+        _save_heatmap(maps, rows, columns, path)
     return text
 
 
@@ -384,6 +390,8 @@ def _labels(name: str, labels: Iterable[object] | None, count: int, what: str) -
 
 
 def _table(values: Array, rows: list[str], columns: list[str]) -> list[Line]:
+    import shutil
+
     corner = max(min(16, max(map(_width, rows))), len("queries ↓"))
     cell = max(4, min(8, max(map(_width, columns)))) + 1
     room = max(shutil.get_terminal_size().columns - corner - 1, 10)
@@ -476,7 +484,7 @@ def _print_lines(lines: list[Line]) -> str:
     return text
 
 
-def _save_heatmap(maps: dict[str, Array], rows: list[str], columns: list[str], path: Path) -> None:
+def _save_heatmap(maps: dict[str, Array], rows: list[str], columns: list[str], path: Any) -> None:
     try:
         import matplotlib
         from matplotlib.figure import Figure
