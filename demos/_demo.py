@@ -113,6 +113,7 @@ class Demo:
             figure = Figure(figsize=size)
             draw(figure, *args)
             figure.savefig(self.path(f"{name}.svg"), metadata={"Date": None})
+            figure.set_layout_engine("none")  # as it is now: no need to work it out again
             figure.savefig(self.path(f"{name}.png"), dpi=150)
 
     def graph(self, name: str, output: Any, **options: Any) -> None:
