@@ -47,20 +47,22 @@ def scaled_dot_product_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, sc
 
 def scores_shape(Q: Tensor, K: Tensor, V: Tensor) -> tuple[int, ...]:
     """(..., n, m), the shape of Q Kᵀ; ValueError where Q, K and V do not fit together."""
-    shapes = f"Q {Q.shape}, K {K.shape}, V {V.shape}"
-    if min(Q.ndim, K.ndim, V.ndim) < 2:
-        raise ValueError(f"{shapes}: each needs rows of vectors, (..., length, width); for one vector use x[None]")
-    if Q.shape[-1] != K.shape[-1]:
-        raise ValueError(f"{shapes}: a query and a key are compared by their dot product, so the last axes of Q and K "
-                         f"must be equal, not {Q.shape[-1]} and {K.shape[-1]}")  # fmt: skip
-    if K.shape[-2] != V.shape[-2]:
-        raise ValueError(f"{shapes}: each key hands over one value, so K and V must be equally long, not "
-                         f"{K.shape[-2]} and {V.shape[-2]}")  # fmt: skip
-    try:
-        leading = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
-    except ValueError:
-        raise ValueError(f"{shapes}: the leading axes (batch, heads) do not broadcast together") from None
-    return (*leading, Q.shape[-2], K.shape[-2])
+    q, k, v = Q.shape, K.shape, V.shape
+    if min(len(q), len(k), len(v)) < 2:
+        problem = "each needs rows of vectors, (..., length, width); for one vector use x[None]"
+    elif q[-1] != k[-1]:
+        problem = ("a query and a key are compared by their dot product, so the last axes of Q and K must be equal: "
+                   f"{q[-1]} is not {k[-1]}")  # fmt: skip
+    elif k[-2] != v[-2]:
+        problem = f"each key hands over one value, so K and V must be equally long, not {k[-2]} and {v[-2]}"
+    elif q[:-2] == k[:-2] == v[:-2]:
+        return (*q[:-1], k[-2])
+    else:
+        try:
+            return (*np.broadcast_shapes(q[:-2], k[:-2], v[:-2]), q[-2], k[-2])
+        except ValueError:
+            problem = "the leading axes (batch, heads) do not broadcast together"
+    raise ValueError(f"Q {q}, K {k}, V {v}: {problem}")
 
 
 def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, Any]:

@@ -63,7 +63,8 @@ def dropout(x: Any, p: float, training: bool = True, rng: np.random.Generator | 
     if not training or p == 0:
         return t
     keep = (rng or np.random.default_rng()).random(t.shape) >= p
-    return t * (keep / (1 - p) if p < 1 else keep).astype(t.dtype)
+    dropped: Tensor = t * (keep / (1 - p) if p < 1 else keep).astype(t.dtype)
+    return dropped
 
 
 # --- activations --------------------------------------------------------------------------------------
@@ -156,7 +157,8 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
 @region
 def layer_norm_composed(x: Tensor, weight: Any = 1.0, bias: Any = 0.0, eps: float = 1e-5) -> Tensor:
     normal: Tensor = (x - mean(x, -1, keepdims=True)) / sqrt(var(x, -1, keepdims=True) + eps)
-    return normal * weight + bias
+    out: Tensor = normal * weight + bias
+    return out
 
 
 def _layer_norm_pullback(g: Array, out: Array, x: Array, weight: Array, bias: Array, *, extra: Any, needs: Any,

@@ -106,7 +106,7 @@ def matmul(x: Any, y: Any) -> Tensor:
 
 
 def _rank(x: Any) -> int:
-    return int(x.ndim) if hasattr(x, "ndim") else np.ndim(x)
+    return x._data.ndim if isinstance(x, Tensor) else np.ndim(x)
 
 
 def _like(x: Any, function: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -308,11 +308,9 @@ def softmax(x: Array, axis: int = -1) -> Value:
     A line of nothing but -inf (all masked) gives zeros, with zero gradient.
     """
     x = _floating(x)
-    e = x - _finite_max(x, axis)  # the largest exponent is 0: no overflow, and p is unchanged
+    e = x - _top(x, axis)  # the largest exponent is 0: no overflow, and p is unchanged
     np.exp(e, out=e)
-    total = e.sum(axis, keepdims=True)
-    total[total == 0] = 1
-    e /= total
+    e /= np.maximum(e.sum(axis, keepdims=True), 1)  # Σ ≥ e⁰ = 1, unless all is masked and Σ = 0
     return e
 
 
@@ -320,7 +318,7 @@ def softmax(x: Array, axis: int = -1) -> Value:
 def log_softmax(x: Array, axis: int = -1) -> Value:
     """log p = x - log Σ eˣ along axis, without underflow.   dx = g - p · Σ g"""
     x = _floating(x)
-    shifted = x - _finite_max(x, axis)
+    shifted = x - _top(x, axis)
     return np.subtract(shifted, np.log(np.exp(shifted).sum(axis, keepdims=True)))
 
 
@@ -329,7 +327,8 @@ def log_softmax(x: Array, axis: int = -1) -> Value:
 def logsumexp(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """log Σ eˣ over axis.   dx = g · softmax(x); zeros for a line of nothing but -inf, whose value is -inf"""
     x = _floating(x)
-    top = _finite_max(x, axis)
+    top = _top(x, axis)
+    top = np.where(top == np.inf, 0, top)  # so that an inf in x gives inf, not inf - inf
     with np.errstate(divide="ignore"):
         out = np.log(np.exp(x - top).sum(axis, keepdims=True)) + top
     return out if keepdims else out.reshape([n for i, n in enumerate(x.shape) if i not in _axes(x, axis)])
@@ -340,11 +339,9 @@ def _floating(x: Any) -> Value:
     return x if x.dtype.kind == "f" else x.astype(float)
 
 
-def _finite_max(x: Array, axis: Axis) -> Value:
-    """The maximum along axis, kept as length 1; 0 where it is infinite, so that x - max is never inf - inf."""
-    top = np.asarray(x.max(axis, keepdims=True, initial=-np.inf))
-    top[np.isinf(top)] = 0
-    return top
+def _top(x: Array, axis: Axis) -> Value:
+    """The maximum along axis, kept as length 1; of nothing but -inf the lowest float, so that x - top is -inf."""
+    return x.max(axis, keepdims=True, initial=np.finfo(x.dtype).min)
 
 
 # --- shapes ------------------------------------------------------------------------------------------

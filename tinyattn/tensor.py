@@ -73,10 +73,10 @@ class Node:
 
     __slots__ = ("extra", "inputs", "op", "order", "params", "region", "retains_grad", "saved")
 
-    def __init__(self, op: Any, inputs: tuple[Any, ...], saved: tuple[Any, ...], extra: Any,
+    def __init__(self, op: Any, inputs: Sequence[Any], saved: tuple[Any, ...], extra: Any,
                  params: dict[str, Any]) -> None:  # fmt: skip
         self.op = op
-        self.inputs: tuple[Any, ...] | None = inputs  # Tensors and constants, in the op's order
+        self.inputs: Sequence[Any] | None = inputs  # Tensors and constants, in the op's order
         self.saved = saved  # (result, *inputs) as arrays
         self.extra = extra  # what a fused op keeps for its way back
         self.params = params
@@ -162,10 +162,10 @@ class Tensor:
                                  "number per element, so the shapes must be equal")  # fmt: skip
         self._grad = value
 
-    shape = property(lambda self: self._data.shape)
-    ndim = property(lambda self: self._data.ndim)
-    size = property(lambda self: self._data.size)
-    dtype = property(lambda self: self._data.dtype)
+    shape = property(operator.attrgetter("_data.shape"))
+    ndim = property(operator.attrgetter("_data.ndim"))
+    size = property(operator.attrgetter("_data.size"))
+    dtype = property(operator.attrgetter("_data.dtype"))
 
     def item(self) -> float:
         """The value of a one-element tensor as a Python number."""
@@ -311,9 +311,6 @@ class Tensor:
         Raises RuntimeError on a non-scalar without gradient, on a released graph, and where nothing needs a gradient.
         """
         history = _history(self)
-        for t in history:
-            if t._node is not None and t._node.inputs is None:
-                raise RuntimeError(_RELEASED)
         seed = _seed(self, gradient, create_graph)
         for t, g in _sweep(self, seed, history, set(history), retain_graph, create_graph):
             if t._node is None or t._node.retains_grad:
@@ -338,16 +335,19 @@ def op(*rules: Rule | None, each: Rule | None = None) -> Callable[[Callable[...,
     def define(forward: Callable[..., Any]) -> Callable[..., Tensor]:
         signature = inspect.signature(forward)
         names = tuple(signature.parameters)
+        count = len(rules)
         defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
 
         @functools.wraps(forward)
         def call(*args: Any, **kwargs: Any) -> Tensor:
             if each is not None:
-                return _apply(call, args, defaults | kwargs)
-            if len(args) < len(rules):  # an input was given by keyword
+                return _apply(call, args, kwargs)
+            if len(args) < count:  # an input was given by keyword
                 args, kwargs = signature.bind(*args, **kwargs).args, {}
-            params = defaults | kwargs | dict(zip(names[len(rules) :], args[len(rules) :]))
-            return _apply(call, args[: len(rules)], params)
+            if len(names) > count:
+                kwargs = defaults | kwargs | dict(zip(names[count:], args[count:]))
+                args = args[:count]
+            return _apply(call, args, kwargs)
 
         vars(call).update(forward=forward, rules=rules, each=each, pullback=None)
         return call
@@ -366,13 +366,11 @@ def fused(
     """
 
     def define(forward: Callable[..., Any]) -> Callable[..., Tensor]:
-        names = tuple(inspect.signature(forward).parameters)
-
         def call(*inputs: Any, **params: Any) -> Tensor:
             return _apply(call, inputs, params)
 
         call.__name__, call.__doc__ = forward.__name__, forward.__doc__
-        vars(call).update(forward=forward, rules=(None,) * len(names), pullback=pullback, composed=composed)
+        vars(call).update(forward=forward, pullback=pullback, composed=composed)
         return call
 
     return define
@@ -384,25 +382,36 @@ def op_name(op: Any) -> str:
 
 def _apply(op: Any, inputs: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
     """Compute op(*inputs, **params) and, where an input needs a gradient, note how."""
-    inputs = tuple([x if isinstance(x, _KEPT) else _numeric(x) for x in inputs])
-    arrays = [x._data if isinstance(x, Tensor) else x for x in inputs]
+    record = False
+    arrays: list[Any] = []
+    kept: list[Any] = []
+    for x in inputs:
+        if isinstance(x, Tensor):
+            arrays.append(x._data)
+            record = record or x._needs
+        else:
+            if not isinstance(x, (float, int)):  # Python numbers stay as they are: they leave float32 at float32
+                x = _numeric(x)
+            arrays.append(x)
+        kept.append(x)
     try:
         out = op.forward(*arrays, **params)
     except (IndexError, ValueError, TypeError) as error:
         kind = next(k for k in (IndexError, ValueError, TypeError) if isinstance(error, k))
-        raise kind(f"ta.{op_name(op)} of {_describe(inputs, params)}: {error}") from error
+        raise kind(f"ta.{op_name(op)} of {_describe(arrays, params)}: {error}") from error
     out, extra = out if op.pullback else (out, None)
-    out = np.asarray(out)
+    if not isinstance(out, np.ndarray):
+        out = np.asarray(out)
     result = _wrap(out)
-    record = _recording.get() and any(isinstance(x, Tensor) and x._needs for x in inputs)
-    if record and out.dtype.kind == "f":
+    record = record and out.dtype.kind == "f" and _recording.get()
+    if record:
         result._needs = True
-        result._node = Node(op, inputs, (out, *arrays), extra, params)
-    if record or out.base is not None:  # shared from here on: with the graph, or as a view
-        out.flags.writeable = False
-        for a in arrays:
-            if isinstance(a, np.ndarray):
-                a.flags.writeable = False
+        result._node = Node(op, kept, (out, *arrays), extra, params)
+    if record or out.base is not None:  # values are shared from here on, with the graph or a view: lock them
+        out.setflags(write=False)
+        for x in kept:
+            if isinstance(x, Tensor) and x._node is None:
+                x._data.setflags(write=False)
     return result
 
 
@@ -433,9 +442,6 @@ def _numeric(data: Any) -> Array:
         raise TypeError(f"{array.dtype} data cannot be a tensor: it takes real numbers (floats, integers, booleans), "
                         f"got {type(data).__name__}")  # fmt: skip
     return array
-
-
-_KEPT = (Tensor, float, int)  # Python numbers stay as they are: they leave float32 at float32
 
 
 def _describe(inputs: Sequence[Any], params: dict[str, Any]) -> str:
@@ -480,10 +486,6 @@ def _arrays(x: Any) -> Any:
 
 # --- the way back ------------------------------------------------------------------------------------
 
-_RELEASED = ("this graph has been run backward already and was released to save memory: pass retain_graph=True to the "
-             "first backward(), or compute the output again")  # fmt: skip
-
-
 def grad(output: Tensor, inputs: Tensor | Iterable[Tensor], grad_output: Any = None, *, retain_graph: bool = False,
          create_graph: bool = False) -> tuple[Tensor, ...]:  # fmt: skip
     """The gradients d(output)/d(input), one per input; no `.grad` is touched.
@@ -494,13 +496,11 @@ def grad(output: Tensor, inputs: Tensor | Iterable[Tensor], grad_output: Any = N
     Raises RuntimeError on an input that output does not depend on, and where `backward` would.
     """
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    history = _history(output)
+    history = _history(output, ends=inputs)
     found = set(history)
     for i, t in enumerate(inputs):
         if t not in found:
-            released = any(h._node is not None and h._node.inputs is None for h in history)
-            raise RuntimeError(_RELEASED if released else
-                               f"output does not depend on input {i} ({t!r}), so it has no gradient: was it used in "
+            raise RuntimeError(f"output does not depend on input {i} ({t!r}), so it has no gradient: was it used in "
                                "computing output, with requires_grad=True and outside no_grad?")  # fmt: skip
     needed = set(inputs)
     for t in history:  # oldest first: needed is what lies between inputs and output
@@ -517,8 +517,6 @@ def grad(output: Tensor, inputs: Tensor | Iterable[Tensor], grad_output: Any = N
 def gradients(output: Tensor, gradient: Any = None) -> dict[Tensor, Array]:
     """dL/d(t) for every tensor t on the way to output, for drawings: touches no `.grad`, keeps the graph."""
     history = _history(output)
-    if any(t._node is not None and t._node.inputs is None for t in history):
-        raise RuntimeError(_RELEASED)
     return dict(_sweep(output, _seed(output, gradient, False), history, set(history), True, False))
 
 
@@ -530,7 +528,7 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Any:
                                "number per input: take a scalar, e.g. (output * weights).sum(), or pass gradient= of "
                                "that shape")  # fmt: skip
         gradient = np.ones(output.shape, output.dtype)
-    g = as_tensor(gradient)
+    g = gradient if isinstance(gradient, Tensor) else _wrap(_numeric(gradient))
     if g.shape != output.shape:
         raise ValueError(f"gradient of shape {g.shape} for an output of shape {output.shape}: it holds one number per "
                          "element of the output, so the shapes must be equal")  # fmt: skip
@@ -539,23 +537,35 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Any:
     return g if g.dtype == output.dtype else g.astype(output.dtype)
 
 
-def _history(output: Tensor) -> list[Tensor]:
+def _history(output: Tensor, ends: Sequence[Tensor] = ()) -> list[Tensor]:
     """output and every tensor it was computed from that needs a gradient, oldest first.
 
     Results are younger than what they were computed from, so sorting by age gives an order in which each
     tensor's gradient is complete before it is passed on, whatever the graph: no recursion, no path walked twice.
+    Raises RuntimeError on a graph that was released, unless at one of the ends.
     """
     if not output._needs:
         raise RuntimeError("the output needs no gradient: nothing it was computed from has requires_grad=True, or it "
                            "was computed inside no_grad")  # fmt: skip
     found, stack = {output}, [output]
     while stack:
-        node = stack.pop()._node
-        for x in node.inputs or () if node is not None else ():
+        t = stack.pop()
+        if t._node is None:
+            continue
+        if t._node.inputs is None:
+            if any(t is end for end in ends):
+                continue
+            raise RuntimeError("this graph has been run backward already and was released to save memory: pass "
+                               "retain_graph=True to the first backward(), or compute the output again")  # fmt: skip
+        for x in t._node.inputs:
             if isinstance(x, Tensor) and x._needs and x not in found:
                 found.add(x)
                 stack.append(x)
-    return sorted(found, key=lambda t: t._node.order if t._node is not None else 0)
+    return sorted(found, key=_age)
+
+
+def _age(t: Tensor) -> int:
+    return 0 if t._node is None else t._node.order
 
 
 def _sweep(output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], retain_graph: bool,
@@ -571,39 +581,45 @@ def _sweep(output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], r
         node = t._node
         if node is None or node.inputs is None:
             continue
-        needs = [isinstance(x, Tensor) and x in needed for x in node.inputs]
-        for x, dx in zip(node.inputs, _pull(t, node, g, needs, create_graph)):
-            if dx is not None:
+        for x, dx in _shares(t, node, g, needed, create_graph):
+            read = x._data
+            if dx.shape != read.shape or dx.dtype != read.dtype:
                 dx = _unbroadcast(dx, x, node.op)
-                total[x] = total[x] + dx if x in total else dx
+            total[x] = total[x] + dx if x in total else dx
         if not (retain_graph or create_graph):
             node.release()
 
 
-def _pull(t: Tensor, node: Node, g: Any, needs: list[bool], create_graph: bool) -> Iterable[Any]:
-    """g's share of each input of node (None where not needed), by the op's rules."""
-    op, params, values = node.op, node.params, node.saved
+def _shares(t: Tensor, node: Node, g: Any, needed: set[Tensor], create_graph: bool) -> list[tuple[Tensor, Any]]:
+    """(x, g's share of x) for the inputs x of node that need one, by the op's rules."""
+    op, inputs, values, params = node.op, node.inputs or (), node.saved, node.params
     if create_graph:  # the same rules on Tensors: they record what they do
-        assert node.inputs is not None
-        values = (t, *node.inputs)
-        for x, read in zip(values, node.saved):
-            if isinstance(x, Tensor) and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
-                raise RuntimeError(f"the data of an input or result of ta.{op_name(op)}, {x!r}, changed after the "
-                                   "graph read it: compute the output again")  # fmt: skip
-        if op.pullback:
-            return _pull_composed(op, node.inputs, params, g, needs)
+        values = (t, *inputs)
+        _check_unchanged(op, values, node.saved)
     if op.pullback:
-        return op.pullback(g, *values, extra=node.extra, needs=needs, **params)  # type: ignore[no-any-return]
-    if op.each:
-        return [op.each(i, g, *values, **params) if need else None for i, need in enumerate(needs)]
-    for i, (need, rule) in enumerate(zip(needs, op.rules)):
-        if need and rule is None:
-            raise NotImplementedError(f"ta.{op_name(op)} has no derivative rule for its input {i}: the gradient would "
-                                      "be lost. Write the rule, or detach() that input")  # fmt: skip
-    return [rule(g, *values, **params) if need else None for need, rule in zip(needs, op.rules)]
+        needs = [isinstance(x, Tensor) and x in needed for x in inputs]
+        pull = functools.partial(_pull_composed, op) if create_graph else op.pullback
+        pulled = pull(g, *values, extra=node.extra, needs=needs, **params)
+        return [(x, dx) for x, dx, need in zip(inputs, pulled, needs) if need]
+    rules = op.rules or [functools.partial(op.each, i) for i in range(len(inputs))]
+    shares = []
+    for x, rule in zip(inputs, rules):
+        if isinstance(x, Tensor) and x in needed:
+            if rule is None:
+                raise NotImplementedError(f"ta.{op_name(op)} has no derivative rule for {x!r}: the gradient would "
+                                          "be lost. Write the rule, or detach() that input")  # fmt: skip
+            shares.append((x, rule(g, *values, **params)))
+    return shares
 
 
-def _pull_composed(op: Any, inputs: Sequence[Any], params: dict[str, Any], g: Any, needs: list[bool]) -> list[Any]:
+def _check_unchanged(op: Any, values: Sequence[Any], saved: Sequence[Any]) -> None:
+    for x, read in zip(values, saved):
+        if isinstance(x, Tensor) and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
+            raise RuntimeError(f"the data of an input or result of ta.{op_name(op)}, {x!r}, changed after the graph "
+                               "read it: compute the output again")  # fmt: skip
+
+
+def _pull_composed(op: Any, g: Any, out: Any, *inputs: Any, extra: Any, needs: list[bool], **params: Any) -> list[Any]:
     """A fused op's gradient as a graph: differentiate its composed twin, on stand-ins that cut off the history."""
     stand_ins = [+x if need else x for x, need in zip(inputs, needs)]
     out = op.composed(*stand_ins, **params)
