@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .functional import dropout as _dropout
 from .ops import masked_fill, softmax
 from .tensor import Array, Tensor, as_tensor, region
 
@@ -15,14 +16,16 @@ __all__ = ["causal_mask", "padding_mask", "scaled_dot_product_attention", "show_
 
 @region
 def scaled_dot_product_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, scale: float | None = None,
-                                 return_weights: bool = False) -> Any:  # fmt: skip
+                                 return_weights: bool = False, dropout: float = 0.0,
+                                 rng: np.random.Generator | None = None) -> Any:  # fmt: skip
     """softmax(Q Kᵀ · scale) V: each query's mean of the values, weighted by how well the keys match it.
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv); leading axes broadcast. Arrays or Tensors.
     mask: boolean, True = may attend; or floats, added to the scores (a Tensor gets its gradient). Of shape (n, m), or
         of the scores' rank. A query that may attend to nothing gets zeros, and no gradient.
     scale: 1/√dk unless given; 1.0 takes the scaling away.
-    return_weights: also return the softmax, (..., n, m); rows are queries and sum to 1.
+    return_weights: also return the softmax, (..., n, m), before dropout; rows are queries and sum to 1.
+    dropout: the probability with which each weight is zeroed, see `ta.dropout`.
     A NaN in a key or value that nobody may attend is harmless; in one that somebody attends it reaches every row,
     as 0 · NaN is NaN.
     """
@@ -41,7 +44,7 @@ def scaled_dot_product_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, sc
         scores = Q @ K.mT * scale
         scores = masked_fill(scores if bias is None else scores + bias, ~allowed, -np.inf)
     weights = softmax(scores, axis=-1)
-    out = weights @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
+    out = _dropout(weights, dropout, rng=rng) @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
     return (out, weights) if return_weights else out
 
 

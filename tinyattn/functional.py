@@ -12,26 +12,31 @@ from typing import Any
 
 import numpy as np
 
-from .ops import _flat, getitem, log_softmax, mean, sqrt, tanh, var
+from .ops import _flat, _like, getitem, log_softmax, mean, sqrt, tanh, var
 from .tensor import Array, Tensor, as_tensor, fused, op, region
 
-__all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm", "linear", "rms_norm"]
+__all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm", "linear", "rms_norm", "rotary"]
 
 # --- linear maps and lookups -------------------------------------------------------------------------
 
 
-@op(lambda g, out, x, weight: (_flat(g) @ weight).reshape(x.shape),
-    lambda g, out, x, weight: _flat(g).mT @ _flat(x))  # fmt: skip
-def _linear(x: Array, weight: Array) -> Any:
-    """X Wᵀ, all leading axes in one product.   dX = G W,  dW = Gᵀ X"""
-    return (_flat(x) @ weight.T).reshape(*x.shape[:-1], len(weight))
+@op(lambda g, out, x, weight, bias: (_flat(g) @ weight).reshape(x.shape),
+    lambda g, out, x, weight, bias: _flat(g).mT @ _flat(x),
+    lambda g, out, x, weight, bias: g)  # fmt: skip
+def _linear(x: Array, weight: Array, bias: Array | float) -> Any:
+    """X Wᵀ + b, all leading axes in one product.   dX = G W,  dW = Gᵀ X,  db = G"""
+    out = _flat(x) @ weight.T  # (N, in) @ (in, out) -> (N, out)
+    out += bias
+    return out.reshape(*x.shape[:-1], len(weight))
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), as in torch.nn.functional.linear."""
-    x = as_tensor(x)
-    product = _linear(x, weight) if x.ndim > 1 else as_tensor(weight) @ x
-    return product if bias is None else product + bias
+    x, weight = as_tensor(x), as_tensor(weight)
+    if x.shape[-1:] != weight.shape[1:]:
+        raise ValueError(f"x of shape {x.shape} for weights {weight.shape}: each row of the weights meets the last "
+                         f"axis of x, so that must be {weight.shape[1]} long")  # fmt: skip
+    return _linear(x, weight, 0.0 if bias is None else bias)
 
 
 def embedding(ids: Any, weight: Any) -> Tensor:
@@ -151,7 +156,16 @@ def _erf_table() -> tuple[Array, list[Array]]:
 
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """(x - mean) / √(var + ε) · weight + bias over the last axis (Ba et al. 2016); var has divisor N."""
+    x = as_tensor(x)
+    _check_features(x, weight, bias)
     return _layer_norm(x, 1.0 if weight is None else weight, 0.0 if bias is None else bias, eps=eps)
+
+
+def _check_features(x: Tensor, *per_feature: Any) -> None:
+    for p in per_feature:
+        if p is not None and (shape := as_tensor(p).shape) != x.shape[-1:]:
+            raise ValueError(f"x of shape {x.shape} with a weight or bias of shape {shape}: there is one per feature, "
+                             f"so its shape must be {x.shape[-1:]}")  # fmt: skip
 
 
 @region
@@ -186,8 +200,39 @@ def _layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> tupl
 def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6) -> Tensor:
     """x / √(mean x² + ε) · weight over the last axis (Zhang & Sennrich 2019)."""
     x = as_tensor(x)
+    _check_features(x, weight)
     y: Tensor = x / sqrt(mean(x * x, -1, keepdims=True) + eps)
     return y if weight is None else y * weight
+
+
+# --- positions ----------------------------------------------------------------------------------------
+
+
+def rotary(x: Any, start: int = 0, base: float = 10000.0) -> Tensor:
+    """Turn each pair of features (i, i + d/2) of the vector at position t by the angle t / base^(2i/d).
+
+    (Su et al. 2021.) (..., n, d) with even d, positions start … start + n - 1 -> the same shape. A dot product of a
+    query and a key so turned depends on their positions by the difference alone. The pairs are halves, as in Hugging
+    Face's Llama; models that pair neighbours, (2i, 2i + 1), have the rows of Wq and Wk in another order.
+    """
+    x = as_tensor(x)
+    if x.ndim < 2 or x.shape[-1] % 2:
+        raise ValueError(f"x of shape {x.shape}: rotary positions turn pairs of features of (..., n, d), so d is even")
+    cos, sin = _rotations(start, *x.shape[-2:], base, x.dtype)
+    return _rotate(x, cos=cos, sin=sin)
+
+
+@functools.lru_cache(maxsize=8)
+def _rotations(start: int, n: int, d: int, base: float, dtype: Any) -> tuple[Array, Array]:
+    angles = np.arange(start, start + n)[:, None] * base ** (-np.arange(0, d, 2) / d)  # (n, d/2)
+    return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
+
+
+@op(lambda g, out, x, cos, sin: _like(g, _rotate)(g, cos=cos, sin=-sin))
+def _rotate(x: Array, cos: Array, sin: Array) -> Any:
+    """(a, b) -> (a cos - b sin, a sin + b cos) for the halves a, b of x.   dx = g, turned back"""
+    a, b = np.split(x, 2, axis=-1)
+    return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
 # --- loss ---------------------------------------------------------------------------------------------
