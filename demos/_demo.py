@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tinyattn 
 
 # Colours that differ for colour-blind eyes as well (Okabe and Ito 2008).
 BLUE, ORANGE, GREEN, PURPLE, SKY, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#777777"
+
+NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|×))?|[-·]|")
 
 STYLE = {
     "axes.edgecolor": GREY, "axes.grid": True, "axes.spines.right": False, "axes.spines.top": False,
@@ -60,7 +63,7 @@ class Demo:
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Rows of texts and numbers under their column names; columns of numbers are set right."""
         cells = [[str(cell) for cell in row] for row in rows]
-        right = [all(row[i][:1] in "-+0123456789.·" for row in cells) for i in range(len(columns))]
+        right = [all(NUMBER.fullmatch(row[i]) for row in cells) for i in range(len(columns))]
         self.say()
         if self.rich:
             from rich import box
@@ -154,7 +157,7 @@ class Demo:
 
 
 def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
-    """Parse the command line, call main(demo), list the pictures. options: more of them, by their defaults: steps=300."""
+    """Parse the command line, call main(demo), list the pictures. options: further ones by their defaults: steps=300."""
     name = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(prog=f"{name}.py", description=doc,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
