@@ -214,6 +214,8 @@ def test_gradients_of_several_outputs_add_up_and_take_seeds():
     assert drawing([a, b], show="gradients").rows("x") == ["(3,)", "grad 7.0e+00"]
     assert drawing([a, b], show="gradients", gradient=[10.0, 1.0]).rows("x") == ["(3,)", "grad 2.5e+01"]
     assert drawing(x * 2.0, show="gradients", gradient=np.full(3, -1.5)).rows("x") == ["(3,)", "grad 3.0e+00"]
+    with pytest.raises(ValueError, match="1 gradients for 2 outputs"):
+        draw_graph([a, b], show="gradients", gradient=[1.0])
     with pytest.raises(RuntimeError, match="gradient="):
         draw_graph(x * 2.0, show="gradients")
 

@@ -147,8 +147,10 @@ def _collect(outputs: list[Tensor]) -> tuple[dict[Any, tuple[Any, Any]], list[tu
 
 def _sum_of_gradients(outputs: list[Tensor], gradient: Any) -> dict[Tensor, Array]:
     seeds = [gradient] if len(outputs) == 1 else [None] * len(outputs) if gradient is None else gradient
+    if len(seeds) != len(outputs):
+        raise ValueError(f"draw_graph: {len(seeds)} gradients for {len(outputs)} outputs: give one each")
     total: dict[Tensor, Array] = {}
-    for output, seed in zip(outputs, seeds, strict=True):
+    for output, seed in zip(outputs, seeds):
         for t, g in gradients(output, seed).items():
             total[t] = total[t] + g if t in total else g
     return total
@@ -357,8 +359,8 @@ def _table(values: Array, rows: list[str], columns: list[str]) -> list[Line]:
     import shutil
 
     corner = max(min(16, max(map(_width, rows))), len("queries ↓"))
-    cell = max(4, min(8, max(map(_width, columns)))) + 1
     room = max(shutil.get_terminal_size().columns - corner - 1, 10)
+    cell = max(5, min(9, max(map(_width, columns)) + 1, room // len(columns)))
     figures = cell * len(columns) <= room
     step = len(columns) if figures else room  # columns in one piece
     lines: list[Line] = []
