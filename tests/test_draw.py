@@ -187,6 +187,8 @@ def test_shapes_values_and_parameters():
     assert d.rows("X") == ["(2, 3) int64", "[[0 1 2]", "[3 4 5]]"]
     big = ta.Tensor(np.linspace(-2, 3, 101), requires_grad=True, name="big")
     assert drawing(big * 1, show="values").rows("big") == ["(101,)", "-2 to 3"]
+    empty = ta.Tensor(np.ones((0, 2)), requires_grad=True, name="empty")
+    assert drawing(ta.sum(empty), show="gradients").rows("empty") == ["(0, 2)"]
     data = big.numpy()
     data[:7] = [np.nan, np.inf, -np.inf, 0, 0, 0, 0]
     big.data = data
@@ -441,10 +443,11 @@ def test_heads_are_drawn_one_at_a_time(tmp_path):
         figures = [[f"{w:.2f}"[1:] for w in row] for row in values]
         assert [row[1:] for row in cells(m, 3)] == figures
     text = heatmap(weights[:, None], title="w", path=tmp_path / "maps.svg")
-    assert [m.splitlines()[0] for m in text.split("\n\n")] == ["w, [0, 0]", "w, [1, 0]"]
+    assert [m.splitlines()[0] for m in text.split("\n\n")] == ["w, batch 0, head 0", "w, batch 1, head 0"]
     svg = (tmp_path / "maps.svg").read_text()
-    assert "w, [0, 0]" in svg
-    assert "w, [1, 0]" in svg
+    assert "w, batch 0, head 0" in svg
+    assert "w, batch 1, head 0" in svg
+    assert heatmap(weights[None, None, 1:, :, :]).startswith("attention weights, 0, 0, 0\n")
     heatmap(np.full((3, 2, 12), 1 / 12), path=tmp_path / "maps.svg")  # a grid with an empty place
     assert (tmp_path / "maps.svg").read_text().count(">queries<") == 3
 

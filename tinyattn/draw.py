@@ -194,7 +194,7 @@ def _dot_lines(outputs: list[Tensor], show: str, gradient: Any, limits: tuple[fl
             for frame in frames[len(opened) :]:
                 opened.append(frame)
                 number = numbers.setdefault(id(frame), len(numbers))
-                lines.append(f"subgraph cluster{number} {{ labeljust=l label=<{_padded(frame[0])}>")
+                lines.append(f"subgraph cluster{number} {{ labelloc=b labeljust=l label=<{_padded(frame[0])}>")
             lines.append(line(key))
     lines += ["}"] * len(opened)
 
@@ -264,7 +264,7 @@ def _details(x: Any, show: str, slope: Array | None) -> list[str]:
         rows += _numbers(data)
     if slope is not None and slope.size == 1:
         rows.append(f"grad {slope.item():.4g}")
-    elif slope is not None:
+    elif slope is not None and slope.size:
         zeros = np.mean(slope == 0)
         rows.append(f"grad {_typical(slope):.1e}" if zeros < 1 else "grad 0")
         rows += [f"{zeros:.0%} are 0"] if 0 < zeros < 1 else []
@@ -335,10 +335,10 @@ def heatmap(weights: Any, row_labels: Iterable[object] | None = None, column_lab
         raise ValueError(f"heatmap: the ending of path {str(path)!r} may be {', '.join(PICTURES)}")
     rows = _labels("row_labels", row_labels, cells.shape[-2], "rows (queries)")
     columns = _labels("column_labels", column_labels, cells.shape[-1], "columns (keys)")
+    axes = ["head"] if cells.ndim == 3 else ["batch", "head"] if cells.ndim == 4 else [""] * (cells.ndim - 2)
     maps = {}
     for index in np.ndindex(cells.shape[:-2]):
-        where = f", head {index[0]}" if len(index) == 1 else f", {list(index)}" if index else ""
-        maps[_printable(title) + where] = cells[index]
+        maps[", ".join([_printable(title), *(f"{axis} {i}".strip() for axis, i in zip(axes, index))])] = cells[index]
     lines: list[Line] = []
     for heading, values in maps.items():
         lines += [[(heading, None)], *_table(values, rows, columns), []]
