@@ -71,7 +71,7 @@ class Demo:
             from rich.table import Table
             from rich.text import Text  # shows [ ] as they are
 
-            table = Table(title=Text(title), title_justify="left", title_style="italic", box=box.SIMPLE_HEAD)
+            table = Table(title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
             for name, is_right in zip(columns, right):
                 table.add_column(Text(name), justify="right" if is_right else "left")
             for row in cells:
@@ -79,7 +79,8 @@ class Demo:
             Console().print(table)
             return
         widths = [max(len(row[i]) for row in [columns, *cells]) for i in range(len(columns))]
-        self.say(title)
+        if title:
+            self.say(title)
         for row in [columns, ["-" * w for w in widths], *cells]:
             padded = (c.rjust(w) if is_right else c.ljust(w) for c, w, is_right in zip(row, widths, right))
             self.say(("  " + "  ".join(padded)).rstrip())
@@ -157,7 +158,7 @@ class Demo:
 
 
 def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
-    """Parse the command line, call main(demo), list the pictures. options: further ones by their defaults: steps=300."""
+    """Parse the command line, call main(demo), list the pictures. options: further ones, by default: steps=300."""
     name = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(prog=f"{name}.py", description=doc,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip

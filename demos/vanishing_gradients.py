@@ -234,7 +234,7 @@ def main(demo):
     demo.claim("without, at dk = 512, none does", all(max(accuracy["not scaled", *s]) < 0.8 for s in settings
                                                       if s[0] == 512))  # fmt: skip
     if not demo.quick:
-        demo.claim("at dk = 8 both learn it: it is the width that does the harm", min(accuracy["not scaled", 8, 3e-3]) > 0.97)
+        demo.claim("at dk = 8 both learn it: the width does the harm", min(accuracy["not scaled", 8, 3e-3]) > 0.97)
     demo.plot("training", plot_training, runs, 512, 3e-3, size=(10, 3.8))
 
     demo.heading("(c) Where the gradient dies")
