@@ -64,7 +64,6 @@ class Demo:
         """Rows of texts and numbers under their column names; columns of numbers are set right."""
         cells = [[str(cell) for cell in row] for row in rows]
         right = [all(NUMBER.fullmatch(row[i]) for row in cells) for i in range(len(columns))]
-        self.say()
         if self.rich:
             from rich import box
             from rich.console import Console
@@ -79,15 +78,15 @@ class Demo:
             Console().print(table)
             return
         widths = [max(len(row[i]) for row in [columns, *cells]) for i in range(len(columns))]
-        if title:
-            self.say(title)
+        self.say(f"\n{title}" if title else "")
         for row in [columns, ["-" * w for w in widths], *cells]:
             padded = (c.rjust(w) if is_right else c.ljust(w) for c, w, is_right in zip(row, widths, right))
             self.say(("  " + "  ".join(padded)).rstrip())
 
     def claim(self, text: str, holds: Any) -> None:
         """Say whether what the demo claims holds; where it does not, the demo goes on, and ends with exit code 1."""
-        self.say(f"{'✓' if holds else '✗ DOES NOT HOLD:'} {text}")
+        mark, color = ("✓", 32) if holds else ("✗ DOES NOT HOLD:", 31)
+        self.say(f"\033[{color}m{mark}\033[0m {text}" if self.rich else f"{mark} {text}")
         if not holds:
             self.failed.append(text)
 
