@@ -94,9 +94,9 @@ def claim_sweep(demo, widths, variances, figures):
     demo.claim("up to dk = 64 nothing of the kind: hardly a query is dead, the median gradient is even larger",
                all(plain[dk]["dead"] < 0.1 and plain[dk]["median"] >= scaled[dk]["median"]
                    for dk in widths if dk <= 64))  # fmt: skip
-    demo.claim(f"'gradients vanish' is true of most queries, not on average: the RMS grows, to {plain[4096]['rms']:.1f} "
-               f"against {scaled[4096]['rms']:.2f}.\n  The few undecided queries carry all of it, without the factor "
-               "1/√dk", plain[4096]["rms"] > 10 * scaled[4096]["rms"])  # fmt: skip
+    demo.claim("'gradients vanish' is true of most queries, not on average: the RMS grows, to "
+               f"{plain[4096]['rms']:.1f} against {scaled[4096]['rms']:.2f}.\n  The few undecided queries carry all of "
+               "it, without the factor 1/√dk", plain[4096]["rms"] > 10 * scaled[4096]["rms"])  # fmt: skip
 
 
 def plot_sweep(figure, widths, figures):

@@ -13,6 +13,7 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "demos"
 DEMOS = sorted(p for p in FOLDER.glob("*.py") if not p.stem.startswith("_"))
+IMPORT = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import _demo"
 
 
 def run(*command: object, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -56,10 +57,9 @@ def test_help_tells_the_claim_and_the_options():
     assert all(option in done.stdout for option in ("--seed", "--quick", "--out"))
 
 
-def test_a_claim_that_fails_is_told_and_fails_the_run(tmp_path):
-    code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import _demo; "
-    code += "_demo.run(lambda demo: [demo.claim('one is two', 1 == 2), demo.claim('one is one', 1 == 1)], 'Two claims.')"
-    done = run("-c", code)
+def test_a_claim_that_fails_is_told_and_fails_the_run():
+    main = "lambda demo: [demo.claim('one is two', 1 == 2), demo.claim('one is one', 1 == 1)]"
+    done = run("-c", f"{IMPORT}; _demo.run({main}, 'Two claims.')")
     assert done.returncode == 1
     assert "✗ DOES NOT HOLD: one is two" in done.stdout
     assert "✓ one is one" in done.stdout
@@ -67,7 +67,7 @@ def test_a_claim_that_fails_is_told_and_fails_the_run(tmp_path):
 
 
 def test_one_blas_thread_unless_the_user_has_chosen():
-    code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import _demo, os; print(os.environ['OPENBLAS_NUM_THREADS'])"
+    code = f"{IMPORT}; import os; print(os.environ['OPENBLAS_NUM_THREADS'])"
     environ = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
     assert subprocess.check_output([sys.executable, "-c", code], env=environ).strip() == b"1"
     assert run("-c", code, OPENBLAS_NUM_THREADS="2").stdout.strip() == "2"
