@@ -45,7 +45,7 @@ def plot_v(figure, steps, curves):
     for color, (name, (error, epsilon)) in zip((_demo.BLUE, _demo.ORANGE), curves.items()):
         axes.loglog(steps, error, "o-", color=color, ms=4, label=name)
         axes.axvline(epsilon ** (1 / 3), color=color, ls=":", lw=1.2, label=f"ε^(1/3) of {name}")
-    h = np.array([1e-4, 1e-1])
+    h = np.array([1e-4, 1])
     axes.loglog(h, 0.3 * h**2, color=_demo.GREY, ls="--", lw=1.2, label="~ h²")
     h = np.array([1e-12, 1e-7])
     axes.loglog(h, 2e-17 / h, color=_demo.GREY, ls="-.", lw=1.2, label="~ ε / h")
@@ -86,7 +86,7 @@ def verdict(function, x):
 
 def main(demo):
     demo.heading("The error of a finite difference against its step")
-    steps = 10.0 ** -np.arange(1, 13, 1 if demo.quick else 0.25)
+    steps = 10.0 ** -np.arange(0, 13, 1 if demo.quick else 0.25)
     curves = {np.dtype(t).name: (errors(t, steps, demo.seed), np.finfo(t).eps) for t in (np.float64, np.float32)}
     demo.table("attention, dL/dQ: largest relative error", ["step h", *curves],
                [(f"{h:.0e}", *(f"{error[i]:.0e}" for error, _ in curves.values()))
