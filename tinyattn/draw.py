@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import unicodedata
@@ -38,17 +39,9 @@ NO_PACKAGE = "the package graphviz is missing: pip install graphviz graphviz-pur
 NO_PROGRAM = "Graphviz's program dot is missing: pip install graphviz-pure, or see https://graphviz.org/download"
 
 
-def draw_graph(
-    output: Tensor | Sequence[Tensor],
-    *,
-    show: str = "shapes",
-    gradient: Any = None,
-    limits: tuple[float, float] | None = None,
-    direction: str = "TB",
-    max_nodes: int = 400,
-    title: str = "",
-    path: str | os.PathLike[str] | None = None,
-) -> graphviz.Digraph:
+def draw_graph(output: Tensor | Sequence[Tensor], *, show: str = "shapes", gradient: Any = None,
+               limits: tuple[float, float] | None = None, direction: str = "TB", max_nodes: int = 400,
+               title: str = "", path: str | os.PathLike[str] | None = None) -> graphviz.Digraph:  # fmt: skip
     """Draw how output (a Tensor, or several) was computed. A notebook shows the returned Digraph by itself.
 
     show: what a node tells beside its op: "shapes"; "values" (where they are many, their range); or "gradients",
@@ -115,13 +108,11 @@ def _find_program() -> bool:
     return program is not None
 
 
-Edge = tuple[int, int, int]  # from, to: positions among the items; the operand's number where the order matters, or 0
+def _collect(outputs: list[Tensor]) -> tuple[dict[Any, tuple[Any, Any]], list[tuple[Any, Any, int]]]:
+    """{key: (what is drawn, its region)}, inputs before results, and edges (key, key, operand's number or 0).
 
-
-def _collect(outputs: list[Tensor]) -> tuple[list[Any], list[Any], list[Edge]]:
-    """What outputs were computed from, inputs before results; the region of each; the edges.
-
-    A tensor is one item however often it is used, a constant one for each use.
+    A tensor is its own key, drawn once however often it is used; a constant is drawn for each use of it.
+    The number is 0 where the operands' order does not matter.
     """
     for t in outputs:
         if not isinstance(t, Tensor):
@@ -140,33 +131,18 @@ def _collect(outputs: list[Tensor]) -> tuple[list[Any], list[Any], list[Edge]]:
                 found[x] = None
                 stack.append(x)
 
-    items: list[Any] = []
-    regions: list[Any] = []
-    edges: list[Edge] = []
-    place: dict[Tensor, int] = {}
-
-    def put(x: Any, region: Any) -> int:
-        if isinstance(x, Tensor):
-            place[x] = len(items)
-        items.append(x)
-        regions.append(region)
-        return len(items) - 1
-
+    items: dict[Any, tuple[Any, Any]] = {}
+    edges: list[tuple[Any, Any, int]] = []
     results = [(t._node, t) for t in found if t._node is not None]
     for node, t in sorted(results, key=lambda result: result[0].order):
-        sources = []
-        for x in node.inputs or ():
-            if not isinstance(x, Tensor):
-                sources.append(put(x, node.region))
-            else:  # a leaf stands before its first use, and belongs to no function
-                sources.append(place[x] if x in place else put(x, None))
-        here = put(t, node.region)
-        ordered = len(sources) > 1 and op_name(node.op) not in COMMUTATIVE
-        edges += [(source, here, k if ordered else 0) for k, source in enumerate(sources, 1)]
-    for t in outputs:
-        if t not in place:
-            put(t, None)
-    return items, regions, edges
+        inputs = node.inputs or ()
+        ordered = len(inputs) > 1 and op_name(node.op) not in COMMUTATIVE
+        for k, x in enumerate(inputs, 1):
+            key, region = (x, None) if isinstance(x, Tensor) else ((t, k), node.region)
+            items.setdefault(key, (x, region))  # a leaf belongs to no function
+            edges.append((key, t, k if ordered else 0))
+        items[t] = (t, node.region)
+    return items | {t: (t, None) for t in outputs if t not in items}, edges
 
 
 def _sum_of_gradients(outputs: list[Tensor], gradient: Any) -> dict[Tensor, Array]:
@@ -181,25 +157,20 @@ def _sum_of_gradients(outputs: list[Tensor], gradient: Any) -> dict[Tensor, Arra
 def _dot_lines(outputs: list[Tensor], show: str, gradient: Any, limits: tuple[float, float] | None, direction: str,
                max_nodes: int, title: str) -> list[str]:  # fmt: skip
     """What stands between the braces of `digraph { }`. Nodes are numbered: names may repeat, or hold anything."""
-    items, regions, edges = _collect(outputs)
-    half = max_nodes // 2
-    hidden = range(half, len(items) - half)  # empty where the graph is small
-    shown = [i for i in range(len(items)) if i not in hidden]
+    items, edges = _collect(outputs)
+    left_out = range(max_nodes // 2, len(items) - max_nodes // 2)  # empty where the graph is small
+    names = {key: f"n{i}" for i, key in enumerate(items) if i not in left_out}
     slopes = _sum_of_gradients(outputs, gradient) if show == "gradients" else {}
-    sizes = {i: _typical(slopes[items[i]]) for i in shown if isinstance(items[i], Tensor) and items[i] in slopes}
+    sizes = {key: _typical(slopes[key]) for key in names if key in slopes}
     high = max((size for size in sizes.values() if np.isfinite(size)), default=0.0) or 1.0
     low, high = np.log10(limits) if limits else (np.log10(high) - 8, np.log10(high))
-    ends = {id(t) for t in outputs}
 
-    def node(i: int) -> str:
-        x = items[i]
-        label = "<BR/>".join([_heading(x), *_details(x, show, slopes.get(x) if i in sizes else None)])
-        fill, style = _kind(x)
-        ink = "#000000"
-        if show == "gradients":
-            fill, ink, style = _gradient_style(sizes.get(i), low, high, style)
-        rim = " peripheries=2" if id(x) in ends else ""
-        return f'n{i} [label=<{label}> style="{style}" fillcolor="{fill}" fontcolor="{ink}"{rim}]'
+    def line(key: Any) -> str:
+        x = items[key][0]
+        label = "<BR/>".join([_heading(x), *_details(x, show, slopes.get(key))])
+        style = _gradient_style(x, sizes.get(key), low, high) if show == "gradients" else _style(x)
+        rim = " peripheries=2" if any(x is t for t in outputs) else ""
+        return f"{names[key]} [label=<{label}> {style}{rim}]"
 
     lines = [
         f"rankdir={direction} ordering=in nodesep=0.3 ranksep=0.35 fontname=Helvetica labelloc=t",
@@ -208,33 +179,35 @@ def _dot_lines(outputs: list[Tensor], show: str, gradient: Any, limits: tuple[fl
         'edge [fontname=Helvetica fontsize=9 fontcolor="#777777" labeldistance=1.4 color="#555555" arrowsize=0.7]',
         'graph [style="rounded,dashed" color="#777777" fontcolor="#555555" fontsize=10]',  # frames of functions
     ]
-    lines += [node(i) for i in shown if regions[i] is None]
+    lines += [line(key) for key in names if items[key][1] is None]
     # Calls nest in time, and results are in order of time: frames open and close like brackets.
-    open_frames: list[Any] = []
+    opened: list[Any] = []
     numbers: dict[int, int] = {}
-    for i in shown:
-        if regions[i] is None:
-            continue
-        frames = _frames(regions[i])
-        while open_frames and open_frames[-1] not in frames:
-            open_frames.pop()
-            lines.append("}")
-        for frame in frames[len(open_frames) :]:
-            open_frames.append(frame)
-            number = numbers.setdefault(id(frame), len(numbers))
-            lines.append(f"subgraph cluster{number} {{ labeljust=l label=<{_padded(frame[0])}>")
-        lines.append(node(i))
-    lines += ["}"] * len(open_frames)
+    for key in names:
+        frames = _frames(items[key][1])
+        if frames:
+            while opened and opened[-1] not in frames:
+                opened.pop()
+                lines.append("}")
+            for frame in frames[len(opened) :]:
+                opened.append(frame)
+                number = numbers.setdefault(id(frame), len(numbers))
+                lines.append(f"subgraph cluster{number} {{ labeljust=l label=<{_padded(frame[0])}>")
+            lines.append(line(key))
+    lines += ["}"] * len(opened)
 
-    lines += [f"n{a} -> n{b}" + f" [headlabel={k}]" * (k > 0) for a, b, k in edges
-              if a not in hidden and b not in hidden]  # fmt: skip
-    if hidden:
-        note = f"{_padded(f'{len(hidden):,} nodes in between are not drawn')}<BR/>(max_nodes={max_nodes})"
+    if left_out:
+        note = f"{_padded(f'{len(left_out):,} nodes in between are not drawn')}<BR/>(max_nodes={max_nodes})"
         lines.append(f'gap [label=<{note}> shape=note style=filled fillcolor="#fff7b0"]')
-        into = dict.fromkeys(a for a, b, _ in edges if a not in hidden and b in hidden)
-        out = dict.fromkeys(b for a, b, _ in edges if a in hidden and b not in hidden)
-        lines += [f"n{a} -> gap [style=dashed]" for a in into] + [f"gap -> n{b} [style=dashed]" for b in out]
-    return [f"\t{line}\n" for line in lines]
+    to_gap = set()
+    for a, b, k in edges:
+        ends = names.get(a, "gap"), names.get(b, "gap")
+        if "gap" not in ends:
+            lines.append(f"{ends[0]} -> {ends[1]}" + f" [headlabel={k}]" * (k > 0))
+        elif ends not in to_gap and ends != ("gap", "gap"):
+            to_gap.add(ends)
+            lines.append(f"{ends[0]} -> {ends[1]} [style=dashed]")
+    return [f"\t{text}\n" for text in lines]
 
 
 def _frames(region: Any) -> list[Any]:
@@ -246,22 +219,19 @@ def _frames(region: Any) -> list[Any]:
     return frames[::-1]
 
 
-def _kind(x: Any) -> tuple[str, str]:
-    """Colour and style of what was computed, what is to be trained, and what is constant."""
-    if isinstance(x, Tensor) and x._node is not None:
-        return COMPUTED, "rounded,filled"
-    return (PARAMETER if isinstance(x, Tensor) and x.requires_grad else CONSTANT), "filled"
+def _style(x: Any, fill: str = "", ink: str = "black", dead: bool = False) -> str:
+    """Of a node: what was computed has round corners, what is to be trained and what is constant has none."""
+    computed = isinstance(x, Tensor) and x._node is not None
+    kind = COMPUTED if computed else PARAMETER if isinstance(x, Tensor) and x.requires_grad else CONSTANT
+    style = "rounded," * computed + ("dashed" if dead else "filled")
+    return f'style="{style}" fillcolor="{fill or kind}" fontcolor="{ink}"'
 
 
-def _gradient_style(size: float | None, low: float, high: float, style: str) -> tuple[str, str, str]:
-    """Fill, text colour, style. low and high are powers of ten; size is None where there is no gradient."""
-    if size is None:
-        return CONSTANT, "#000000", style
-    if size == 0:
-        return "#ffffff", "#000000", f"{style},dashed"
-    if not np.isfinite(size):
-        return NOT_FINITE, "#000000", style
-    return *_color((np.log10(size) - low) / (high - low)), style
+def _gradient_style(x: Any, size: float | None, low: float, high: float) -> str:
+    """low and high are powers of ten; size is None where there is no gradient."""
+    if size is None or size == 0:
+        return _style(x, CONSTANT, dead=size == 0)
+    return _style(x, *_color((np.log10(size) - low) / (high - low))) if np.isfinite(size) else _style(x, NOT_FINITE)
 
 
 def _typical(slope: Array) -> float:
@@ -345,14 +315,8 @@ NAN = "×"
 Line = list[tuple[str, float | None]]  # of the terminal's table: pieces of text, with their place on the scale
 
 
-def heatmap(
-    weights: Any,
-    row_labels: Iterable[object] | None = None,
-    column_labels: Iterable[object] | None = None,
-    *,
-    title: str = "attention weights",
-    path: str | os.PathLike[str] | None = None,
-) -> str:
+def heatmap(weights: Any, row_labels: Iterable[object] | None = None, column_labels: Iterable[object] | None = None, *,
+            title: str = "attention weights", path: str | os.PathLike[str] | None = None) -> str:  # fmt: skip
     """Print attention weights as a table, rows are queries and columns are keys, and return its text.
 
     weights (..., n, m), on the fixed scale 0 to 1: a Tensor, an array or a boolean mask. Each index of the leading
@@ -403,7 +367,7 @@ def _table(values: Array, rows: list[str], columns: list[str]) -> list[Line]:
         piece = f" {start} to {min(start + step, len(columns)) - 1}" if step < len(columns) else ""
         lines.append([(" " * (corner + 1) + f"keys →{piece}", None)])
         if figures:
-            heads = ["".join(" " + _fit_right(label, cell - 1) for label in columns)]
+            heads = ["".join(" " + _fit(label, cell - 1, "right") for label in columns)]
         else:  # one character a column: its label stands upright above it
             tall = min(8, max(map(len, columns[part])))
             upright = [_cut(label, tall).rjust(tall) for label in columns[part]]
@@ -442,56 +406,47 @@ def _width(text: str) -> int:
 
 def _cut(text: str, width: int) -> str:
     """The text, its end replaced by … where it is wider."""
-    if _width(text) <= width:
-        return text
-    text = text[:width]
-    while _width(text) > width - 1:
-        text = text[:-1]
-    return text + "…"
+    text = text[: 4 * width]
+    while _width(text) > width:
+        text = text[:-2] + "…"
+    return text
 
 
-def _fit(text: str, width: int) -> str:
+def _fit(text: str, width: int, align: str = "left") -> str:
     """Cut or padded to the width."""
     text = _cut(text, width)
-    return text + " " * (width - _width(text))
-
-
-def _fit_right(text: str, width: int) -> str:
-    text = _cut(text, width)
-    return " " * (width - _width(text)) + text
+    space = " " * (width - _width(text))
+    return text + space if align == "left" else space + text
 
 
 def _print_lines(lines: list[Line]) -> str:
     """Print in colour where a terminal and rich are there, as plain text otherwise; return the plain text."""
     text = "\n".join("".join(piece for piece, _ in line).rstrip() for line in lines)
-    if sys.stdout.isatty():
-        try:
-            from rich.console import Console
-            from rich.text import Text  # unlike a string with markup, it shows [ ] as they are
-        except ImportError:
-            pass
-        else:
-            console = Console()
-            for line in lines:
-                styled = Text()
-                for piece, w in line:
-                    fill, ink = _color(w) if w is not None and w == w else ("default", "default")
-                    styled.append(piece, f"{ink} on {fill}")
-                console.print(styled, soft_wrap=True)
-            return text
+    if sys.stdout.isatty() and importlib.util.find_spec("rich"):
+        from rich.console import Console
+        from rich.text import Text  # unlike a string with markup, it shows [ ] as they are
+
+        console = Console()
+        for line in lines:
+            styled = Text()
+            for piece, w in line:
+                fill, ink = _color(w) if w is not None and w == w else ("default", "default")
+                styled.append(piece, f"{ink} on {fill}")
+            console.print(styled, soft_wrap=True)
+        return text
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding))
     return text
 
 
 def _save_heatmap(maps: dict[str, Array], rows: list[str], columns: list[str], path: Any) -> None:
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-        from matplotlib.patches import Rectangle
-    except ImportError:
+    if not importlib.util.find_spec("matplotlib"):
         print(f"{path} is not drawn: matplotlib is missing: pip install matplotlib", file=sys.stderr)
         return
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
     n, m = len(rows), len(columns)
     high, wide = min(0.4, 8 / n), min(0.4, 8 / m)  # of a cell, in inches
     across = max(1, min(len(maps), int(16 / (wide * m + 1.5))))

@@ -192,6 +192,7 @@ def _layer_norm_pullback(g: Array, out: Array, x: Array, weight: Array, bias: Ar
 @fused(layer_norm_composed, _layer_norm_pullback)
 def _layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> tuple[Array, Any]:
     y = x - np.mean(x, -1, keepdims=True)  # two passes: mean(x²) - mean(x)² would cancel for a large mean
+    y -= np.mean(y, -1, keepdims=True)  # a large mean was rounded: what is left of it
     r = 1 / np.sqrt(np.mean(y * y, -1, keepdims=True) + eps)
     y *= r
     return y * weight + bias, (y, r)

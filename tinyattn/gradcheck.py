@@ -112,7 +112,7 @@ def _check(f: Callable[..., Any], inputs: list[Tensor], eps: float, atol: float,
         loss = (_outputs(f, leaves)[k] * c).sum()
         rounding = np.finfo(value.dtype).eps  # a float32 inside the function needs a longer step
         h = max(eps, np.cbrt(rounding)) if rounding > 1e-10 else eps
-        noise = 10 * rounding * float(np.abs(c * value).sum()) / h
+        noise = 10 * rounding * float(np.abs(c * value).sum()) / h  # of a difference, for a step of h
         for x, leaf, name in zip(points, leaves, names):
             probe = _Probe(functools.partial(_loss, values, k, c), x, h)
             analytic = _gradient(loss, leaf)._data
@@ -160,19 +160,20 @@ def _compare(probe: _Probe, analytic: Array, name: str, noise: float, atol: floa
     picked = np.arange(size) if size <= EVERY_ELEMENT else np.sort(rng.choice(size, 100, replace=False))
     numeric = np.array([probe.at(i) for i in picked])
     found = flat[picked]
+    noises = noise / np.maximum(1, np.abs(probe.x.reshape(-1)[picked]))
     for kind, numbers in (("analytic", found), ("numeric", numeric)):
         if not np.isfinite(numbers).all():
             i = int(picked[np.flatnonzero(~np.isfinite(numbers))[0]])
             raise GradcheckError(f"the {kind} gradient of {name} is not finite at {_index(i, analytic)}: {flat[i]} by "
                                  f"the rules, {probe.at(i)} by differences")  # fmt: skip
     largest = max(np.abs(found).max(initial=0), np.abs(numeric).max(initial=0))
-    wrong = np.abs(found - numeric) > rtol * np.abs(numeric) + atol * min(1.0, largest) + noise
+    wrong = np.abs(found - numeric) > rtol * np.abs(numeric) + atol * min(1.0, largest) + noises
     if wrong.any():
         worst = int(np.argmax(np.where(wrong, np.abs(found - numeric), -1)))
         i = int(picked[worst])
         raise GradcheckError(f"gradient of {name} at {_index(i, analytic)}: {found[worst]:.10g} by the rules, "
                              f"{numeric[worst]:.10g} by differences ({wrong.sum()} of {len(picked)} elements differ). "
-                             + _cause(probe, i, found, numeric, analytic.shape, noise))  # fmt: skip
+                             + _cause(probe, i, found, numeric, analytic.shape, noises[worst]))  # fmt: skip
     if size > EVERY_ELEMENT:
         if warn:
             warnings.warn(f"{name} has {size} elements: checked at {len(picked)} of them and along 10 random "
@@ -183,7 +184,7 @@ def _compare(probe: _Probe, analytic: Array, name: str, noise: float, atol: floa
             if abs(got - expected) > rtol * abs(expected) + (atol * min(1.0, largest) + noise) * np.sqrt(size):
                 raise GradcheckError(f"gradient of {name} along a random direction: {got:.10g} by the rules, "
                                      f"{expected:.10g} by differences, but single elements agree")  # fmt: skip
-    elif warn and size and largest <= noise:
+    elif warn and size and largest <= noises.max():
         warnings.warn(f"the output does not change with {name}: both gradients are 0, so this check proves nothing "
                       "(is the function a plain sum of a softmax?)", stacklevel=4)  # fmt: skip
 

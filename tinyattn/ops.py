@@ -172,7 +172,7 @@ def absolute(x: Array) -> Value:
     return np.abs(x)
 
 
-@op(lambda g, out, x: g)
+@op(lambda g, out, x, dtype: g)
 def astype(x: Array, dtype: Any) -> Value:
     """The same values in another dtype; integers are constants.   dx = g, in x's dtype"""
     return np.asarray(x).astype(dtype)

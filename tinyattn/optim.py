@@ -45,7 +45,7 @@ class Optimizer:
             if not self._steps[i]:
                 self._kept[i] = tuple(np.zeros_like(x) for _ in self.kept)
             self._steps[i] += 1
-            p._data = self.update(x, g, self._steps[i], *self._kept[i]).astype(x.dtype, copy=False)
+            p._data = np.asarray(self.update(x, g, self._steps[i], *self._kept[i]), x.dtype)
 
     def update(self, x: Array, g: Array, t: int, *kept: Array) -> Array:
         """The new values, a new array, from the values, the gradient and the number t = 1, 2, … of this step."""
@@ -116,7 +116,7 @@ class Adam(Optimizer):
         m *= b1
         m += (1 - b1) * g
         v *= b2
-        new = g * g
+        new = np.multiply(g, g, out=np.empty_like(x))
         new *= 1 - b2
         v += new
         np.sqrt(v, out=new)  # from here in one buffer: -lr · m̂ / (√v̂ + ε)

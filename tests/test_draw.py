@@ -1,0 +1,550 @@
+"""Pictures: what the DOT text and the heatmaps hold. Rendering is tried where a program for it is there."""
+
+import io
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import tinyattn as ta
+from tinyattn import draw
+from tinyattn.draw import VIRIDIS, draw_graph, heatmap
+from tinyattn.tensor import region
+
+graphviz = pytest.importorskip("graphviz")
+from graphviz.backend import dot_command  # noqa: E402
+
+
+class Drawing:
+    """A DOT text read back: the lines of each node's label, its attributes, the edges in order."""
+
+    def __init__(self, source):
+        self.source = source
+        self.nodes, self.style = {}, {}
+        for name, label, rest in re.findall(r"^\t(\w+) \[label=<(.*)> (.*)\]$", source, re.M):
+            rows = label.split("<BR/>")
+            self.nodes[name] = ["".join(ET.fromstring(f"<a>{row}</a>").itertext()).strip() for row in rows]
+            self.style[name] = rest
+        self.edges = re.findall(r"^\t(\w+) -> (\w+)(?: \[headlabel=(\d+)\])?", source, re.M)
+
+    def named(self, heading):
+        return [name for name, rows in self.nodes.items() if rows[0] == heading]
+
+    def rows(self, heading):
+        (name,) = self.named(heading)
+        return self.nodes[name][1:]
+
+    def fill(self, heading):
+        (name,) = self.named(heading)
+        return re.search(r'fillcolor="(.*?)"', self.style[name])[1]
+
+
+def drawing(*args, **kwargs):
+    return Drawing(draw_graph(*args, **kwargs).source)
+
+
+def leaf(*shape, name=None, seed=0):
+    return ta.Tensor(np.random.default_rng(seed).normal(size=shape), requires_grad=True, name=name)
+
+
+# --- graphs: form ----------------------------------------------------------------------------------------------
+
+
+def test_shared_tensors_multiple_edges_and_separate_constants():
+    """VZ05"""
+    x = ta.Tensor(3.0, requires_grad=True, name="x")
+    d = drawing(x * x + 2.0 + 2.0)
+    (node,), (product,), constants = d.named("x"), d.named("*"), d.named("2")
+    assert [(a, b) for a, b, _ in d.edges].count((node, product)) == 2
+    assert len(constants) == 2
+    assert len(d.nodes) == 6
+    assert len(d.edges) == 6
+
+
+def test_operands_are_numbered_where_their_order_matters():
+    a, b = leaf(name="a"), leaf(name="b")
+    for output, numbers in ((a - b, ("1", "2")), (b / a, ("2", "1")), (a + b, ("", "")), (a * b, ("", ""))):
+        d = drawing(output)
+        found = {d.nodes[start][0]: k for start, _, k in d.edges}
+        assert (found["a"], found["b"]) == numbers
+    W, x = leaf(3, 4, name="W"), leaf(2, 3, name="x")
+    d = drawing(x @ W)
+    assert [d.nodes[start][0] for start, _, _ in d.edges] == ["x", "W"]  # as written, not as created
+
+
+NAMES = ["<lambda> <map>", "<b>", "a<b", "&lt;", '"q"', "a\\N", "x:y", "::", "</TABLE>", "\\"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_as_they_are(name):
+    """VZ01, VZ02"""
+    output = ta.sum(leaf(2, name=name))
+    output.name = name
+    d = drawing(output)
+    written = name.replace("\\", "\\\\")  # DOT's own escape
+    assert [rows[0] for rows in d.nodes.values()] == [written, f"{written} = sum"]
+    assert all(re.fullmatch(r"n\d+", node) for node in d.nodes)
+
+
+def test_names_survive_rendering(tmp_path):
+    """VZ01, VZ02"""
+    if not draw._find_program():
+        pytest.skip("neither dot nor graphviz-pure is installed")
+    leaves = [leaf(name=name) for name in [*NAMES, "", " ", "n" * 20_000, "a\nb\x00", "日本"]]
+    total = leaves[0]
+    for t in leaves[1:]:
+        total = total + t
+    draw_graph(total, title="<i> & $", path=tmp_path / "names.svg")
+    svg = ET.parse(tmp_path / "names.svg").getroot()
+    texts = [t.text.strip(" \xa0") for t in svg.iter() if t.tag.endswith("}text")]
+    assert {*NAMES, "parameter", "n" * 59 + "…", r"a\nb\x00", "日本", "<i> & $"} <= set(texts)
+    draw_graph(total, path=tmp_path / "names.png")
+    assert (tmp_path / "names.png").read_bytes().startswith(b"\x89PNG")
+    assert "image/svg+xml" in draw_graph(total)._repr_mimebundle_()
+
+
+def test_names_do_not_identify():
+    """VZ02"""
+    a, b, nameless, long = leaf(name="w"), leaf(name="w"), leaf(name=""), leaf(name="n" * 20_000)
+    d = drawing(a * b + nameless + long)
+    assert len(d.named("w")) == 2
+    assert len(d.named("parameter")) == 1
+    assert len(d.named("n" * 59 + "…")) == 1
+
+
+@pytest.mark.parametrize(("length", "show"), [(3_000, "gradients"), (100_000, "shapes")])
+def test_of_a_long_graph_the_middle_is_left_out_and_counted(length, show):
+    """VZ04"""
+    t = leaf(name="x")
+    for _ in range(length):
+        t = ta.sin(t)
+    d = drawing(t, show=show, max_nodes=50)
+    assert d.nodes["gap"] == [f"{length + 1 - 50:,} nodes in between are not drawn", "(max_nodes=50)"]
+    assert len(d.nodes) == 51
+    assert len(d.edges) == 48 + 2
+    assert d.nodes["n0"][0] == "x"
+    assert [b for a, b, _ in d.edges if a == "gap"] == [f"n{length + 1 - 25}"]
+    assert [a for a, b, _ in d.edges if b == "gap"] == ["n24"]
+    assert "peripheries=2" in d.style[f"n{length}"]
+
+
+def test_sixty_doublings():
+    t = leaf(name="x")
+    for _ in range(60):
+        t = t + t
+    d = drawing(t, show="gradients")
+    assert len(d.nodes) == 61
+    assert len(d.edges) == 120
+    assert d.rows("x")[-1] == f"grad {2.0**60:.4g}"
+
+
+def test_functions_are_frames_and_leaves_stand_outside():
+    inner = region(lambda x: ta.exp(x) * 2.0, "inner <1>")
+    outer = region(lambda x: inner(x) + inner(ta.tanh(x)), "outer")
+    x = leaf(3, name="x")
+    source = draw_graph(ta.sum(outer(x * x))).source
+    stack, frames, frame_of = [], [], {}
+    for text in source.splitlines()[1:-1]:
+        if opened := re.match(r"\tsubgraph (cluster\d+) .* label=<\s*(.*?)\s*>$", text):
+            stack.append(opened[2])
+            frames.append(opened[1])
+        elif text == "\t}":
+            stack.pop()
+        elif node := re.match(r"\tn\d+ \[label=<(?:<B>)?(.*?)(?:</B>|> style)", text):
+            frame_of.setdefault(node[1], []).append(tuple(stack))
+    assert stack == []
+    assert len(frames) == len(set(frames)) == 3
+    assert frame_of["x"] == [()]
+    assert frame_of["sum"] == [()]
+    assert frame_of["tanh"] == frame_of["+"] == [("outer",)]
+    assert frame_of["exp"] == [("outer", "inner &lt;1&gt;")] * 2
+    assert frame_of["*"] == [(), *[("outer", "inner &lt;1&gt;")] * 2]
+    assert frame_of["2"] == [("outer", "inner &lt;1&gt;")] * 2
+
+
+def test_several_outputs_are_one_picture_with_rims():
+    x = leaf(3, name="x")
+    y = x * x
+    a, b = ta.sum(y), ta.exp(y)
+    d = drawing([a, b, x])
+    assert len(d.nodes) == 4
+    assert {d.nodes[n][0] for n in d.nodes if "peripheries" in d.style[n]} == {"sum", "exp", "x"}
+
+
+def test_shapes_values_and_parameters():
+    X, W = ta.Tensor(np.arange(6).reshape(2, 3), name="X"), leaf(3, 5, name="W")
+    S = ta.softmax(ta.masked_fill(X @ W, np.eye(2, 5, dtype=bool), -np.inf), axis=0)
+    d = drawing(S)
+    assert d.rows("X") == ["(2, 3) int64"]
+    assert d.rows("W") == ["(3, 5)"]
+    assert d.rows("array") == ["(2, 5) bool"]
+    assert d.rows("-inf") == []
+    assert d.rows("softmax") == ["axis=0", "(2, 5)"]
+    assert (d.fill("X"), d.fill("W"), d.fill("softmax")) == (draw.CONSTANT, draw.PARAMETER, draw.COMPUTED)
+    d = drawing(S, show="values")
+    assert d.rows("X") == ["(2, 3) int64", "[[0 1 2]", "[3 4 5]]"]
+    big = ta.Tensor(np.linspace(-2, 3, 101), requires_grad=True, name="big")
+    assert drawing(big * 1, show="values").rows("big") == ["(101,)", "-2 to 3"]
+    data = big.numpy()
+    data[:7] = [np.nan, np.inf, -np.inf, 0, 0, 0, 0]
+    big.data = data
+    assert drawing(big * 1, show="values").rows("big") == ["(101,)", "-1.65 to 3, 3 not finite"]
+
+
+# --- graphs: gradients -----------------------------------------------------------------------------------------
+
+
+def test_gradients_are_those_of_backward_and_touch_nothing():
+    x, y = ta.Tensor(3.0, requires_grad=True, name="x"), ta.Tensor(-2.0, requires_grad=True, name="y")
+    z = x * x * y + ta.exp(y)
+    d = drawing(z, show="gradients")
+    assert x.grad is None
+    assert d.rows("x") == ["3", "grad -12"]
+    assert d.rows("y") == ["-2", f"grad {9 + np.exp(-2):.4g}"]
+    assert d.rows("exp") == ["0.1353", "grad 1"]
+    z.backward()  # the graph is still there
+    assert x.grad.item() == -12
+
+
+def test_gradients_of_several_outputs_add_up_and_take_seeds():
+    x = leaf(3, name="x")
+    a, b = ta.sum(x * 2.0), ta.sum(x * 5.0)
+    assert drawing([a, b], show="gradients").rows("x") == ["(3,)", "grad 7.0e+00"]
+    assert drawing([a, b], show="gradients", gradient=[10.0, 1.0]).rows("x") == ["(3,)", "grad 2.5e+01"]
+    assert drawing(x * 2.0, show="gradients", gradient=np.full(3, -1.5)).rows("x") == ["(3,)", "grad 3.0e+00"]
+    with pytest.raises(RuntimeError, match="gradient="):
+        draw_graph(x * 2.0, show="gradients")
+
+
+def test_colour_is_the_median_of_what_is_not_zero_on_a_log_scale():
+    dying = ta.Tensor(np.zeros(7), requires_grad=True, name="dying")
+    alive, dead = leaf(7, name="alive"), leaf(7, name="dead")
+    constant = ta.Tensor(np.ones(7), name="constant")
+    slope = np.array([1e3, 1e-4, 1e-4, -1e-4, 1e-4, 0, 0])
+    L = ta.sum(dying * slope + alive * constant + dead * 0.0)
+    d = drawing(L, show="gradients")
+    assert d.rows("dying") == ["(7,)", "grad 1.0e-04", "29% are 0"]
+    assert d.rows("alive") == ["(7,)", "grad 1.0e+00"]
+    assert d.rows("dead") == ["(7,)", "grad 0"]
+    assert d.rows("constant") == ["(7,)"]
+    assert d.fill("dying") == VIRIDIS[4]  # 4 of the 8 decades
+    assert d.fill("alive") == VIRIDIS[8]
+    assert d.fill("constant") == draw.CONSTANT
+    assert "dashed" in d.style[d.named("dead")[0]]
+    assert "dashed" not in d.style[d.named("dying")[0]]
+    d = drawing(L, show="gradients", limits=(1e-4, 1e4))
+    assert (d.fill("dying"), d.fill("alive")) == (VIRIDIS[0], VIRIDIS[4])
+    assert drawing(L, show="gradients", limits=(1e-2, 1e-1)).fill("alive") == VIRIDIS[8]
+    assert "up to 1.0e-04" in d.source
+
+
+def test_gradients_that_are_not_finite_stand_out():
+    x = ta.Tensor(np.zeros(3), requires_grad=True, name="x")
+    with np.errstate(all="ignore"):
+        d = drawing(ta.sum(ta.sqrt(x)), show="gradients")
+    assert d.fill("x") == draw.NOT_FINITE
+    assert d.rows("x") == ["(3,)", "grad inf"]
+
+
+def test_where_the_gradient_dies_without_scaling():
+    rng = np.random.default_rng(0)
+    Q, K, V = (ta.Tensor(rng.normal(size=(16, 512)), requires_grad=True, name=name) for name in "QKV")
+    R = rng.normal(size=(16, 512))
+    fills = {}
+    for scale in (None, 1.0):
+        d = drawing(ta.sum(ta.scaled_dot_product_attention(Q, K, V, scale=scale) * R), show="gradients")
+        fills[scale] = VIRIDIS.index(d.fill("Q")), VIRIDIS.index(d.fill("softmax"))
+    assert fills[None][0] >= 6  # softmax is alive in both,
+    assert fills[1.0][0] <= 4  # the queries before it are not
+    assert fills[None][1] == fills[1.0][1] == 8
+
+
+def test_the_backward_pass_is_a_graph_too():
+    x = leaf(4, name="x")
+    (g,) = ta.grad(ta.sum(ta.softmax(x) * np.arange(4.0)), x, create_graph=True)
+    d = drawing(g)
+    assert len(d.named("softmax")) == 1
+    assert len(d.nodes) > 6
+
+
+# --- graphs: what cannot be drawn ------------------------------------------------------------------------------
+
+
+def test_outputs_without_a_graph_are_refused():
+    x = leaf(3, name="x")
+    L = ta.sum(x * x)
+    L.backward()
+    with pytest.raises(RuntimeError, match=r"retain_graph=True"):
+        draw_graph(L)
+    with pytest.raises(RuntimeError, match=r"released"):
+        draw_graph(x.detach() * x + L, show="gradients")
+    with pytest.raises(RuntimeError, match=r"requires_grad=True"):
+        draw_graph(ta.sum(x.detach()))
+    with ta.no_grad(), pytest.raises(RuntimeError, match=r"no_grad"):
+        draw_graph(x * x)
+    with pytest.raises(TypeError, match="ndarray"):
+        draw_graph([x, np.ones(2)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"show": "grads"}, "'grads'.*gradients"),
+        ({"direction": "down"}, "'down'.*TB"),
+        ({"path": "graph.jpeg"}, "'.jpeg'.*svg"),
+        ({"path": "graph"}, "''.*svg"),
+        ({"limits": (0, 1)}, "lowest"),
+        ({"limits": (1, 1)}, "lowest"),
+    ],
+)
+def test_wrong_options_name_the_right_ones(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        draw_graph(leaf() * 2.0, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def no_program(monkeypatch, tmp_path):
+    """An empty PATH and an empty folder of scripts."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "scripts"))
+    monkeypatch.setattr(dot_command, "DOT_BINARY", "dot")
+    (tmp_path / "scripts").mkdir()
+    return tmp_path
+
+
+def test_without_a_program_the_text_is_written_and_one_line_says_what_to_install(no_program, capsys):
+    """VZ03"""
+    L = leaf(name="x") * 2.0
+    for suffix in ("svg", "png"):
+        digraph = draw_graph(L, path=no_program / f"picture.{suffix}")
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "dot is missing" in line
+        assert "pip install graphviz-pure" in line
+        assert "picture.dot" in line
+        assert not (no_program / f"picture.{suffix}").exists()
+        assert (no_program / "picture.dot").read_text() == digraph.source
+    draw_graph(L, path=no_program / "text.gv")
+    assert (no_program / "text.gv").read_text() == digraph.source
+    assert capsys.readouterr() == ("", "")
+    (kind, shown), = digraph._repr_mimebundle_(include=None, exclude=None).items()  # a notebook's display
+    assert kind == "text/plain"
+    assert "pip install graphviz-pure" in shown
+    assert "\n" not in shown
+
+
+def test_dot_text_needs_no_package(no_program, capsys, monkeypatch):
+    """VZ03"""
+    L = leaf(name="x") * 2.0
+    source = draw_graph(L).source
+    monkeypatch.setitem(sys.modules, "graphviz", None)
+    draw_graph(L, path=no_program / "graph.dot")
+    assert capsys.readouterr() == ("", "")
+    assert (no_program / "graph.dot").read_text() == source
+    draw_graph(L, path=no_program / "graph.svg")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "pip install graphviz" in line
+    with pytest.raises(ImportError, match=r"pip install graphviz.*path='graph.dot'"):
+        draw_graph(L)
+
+
+def test_graphviz_pure_is_found_in_the_environments_scripts(no_program):
+    program = no_program / "scripts" / "graphviz-pure"
+    program.write_text("#!/bin/sh\necho \"$@\"\n")
+    program.chmod(0o755)
+    assert draw_graph(leaf(name="x") * 2.0)._repr_mimebundle_() == {"image/svg+xml": "-Kdot -Tsvg\n"}
+    assert str(dot_command.DOT_BINARY) == str(program)
+
+
+def test_the_systems_dot_comes_first(no_program, monkeypatch):
+    monkeypatch.setenv("PATH", str(no_program / "scripts"))
+    for name in ("dot", "graphviz-pure"):
+        (no_program / "scripts" / name).write_text("#!/bin/sh\n")
+        (no_program / "scripts" / name).chmod(0o755)
+    assert draw._find_program()
+    assert dot_command.DOT_BINARY == "dot"
+
+
+def test_importing_draws_in_nothing_but_numpy():
+    code = "import sys, tinyattn.draw; print({'graphviz', 'matplotlib', 'rich'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+# --- heatmaps --------------------------------------------------------------------------------------------------
+
+
+def cells(text, rows):
+    """The figures of a printed map, read back row by row."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("queries"))
+    return [line.split() for line in lines[start + 1 : start + 1 + rows]]
+
+
+def test_repeated_tokens_keep_their_rows_and_columns(capsys):
+    """VZ08"""
+    tokens = ["the", "cat", "the"]
+    text = heatmap(np.arange(9.0).reshape(3, 3) / 36, tokens, tokens)
+    assert capsys.readouterr().out == text + "\n"
+    assert cells(text, 3) == [["the", "0", ".03", ".06"], ["cat", ".08", ".11", ".14"], ["the", ".17", ".19", ".22"]]
+    assert text.splitlines()[2].split() == ["queries", "↓", *tokens]
+    assert "keys →" in text.splitlines()[1]
+
+
+STRANGE = ["$", "$x$", "$$", "Ba$$in", "%", "#", "_", "^", "\\", "[b]", "<s>", "a<b&c", '"q"', "</svg>", "it's"]
+
+
+def test_strange_tokens_in_text():
+    """VZ06, VZ07"""
+    text = heatmap(np.eye(len(STRANGE)), STRANGE, STRANGE)
+    assert [row[0] for row in cells(text, len(STRANGE))] == STRANGE
+    assert text == heatmap(ta.Tensor(np.eye(len(STRANGE)), requires_grad=True), iter(STRANGE), STRANGE)
+    text = heatmap(np.eye(3), ["", " ", "a\nb"], ["", " ", "\t"])
+    assert len(text.splitlines()) == 7
+    assert r"a\nb" in text
+
+
+def test_strange_tokens_in_pictures(tmp_path):
+    """VZ06, VZ07, VZ08: read back from the SVG, in order."""
+    pytest.importorskip("matplotlib")
+    n, tokens = len(STRANGE), [*STRANGE, "the", "cat", "the"]
+    heatmap(np.full((n + 3, n), 1 / n), tokens, STRANGE, title="$\\frac$ [b]", path=tmp_path / "map.svg")
+    root = ET.parse(tmp_path / "map.svg").getroot()
+    texts = [t.text for t in root.iter() if t.tag.endswith("}text")]
+    assert texts[:n] == STRANGE
+    assert texts[n] == "keys"
+    assert texts[n + 1 : 2 * n + 4] == tokens
+    assert {"queries", "weight", "$\\frac$ [b]", "0.0", "1.0"} <= set(texts)
+    heatmap(np.eye(3), ["", " ", "$"], ["\\", "a\nb", "%"], path=tmp_path / "map.png")
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_heads_are_drawn_one_at_a_time(tmp_path):
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3))  # (heads, n, m)
+    text = heatmap(weights)
+    maps = text.split("\n\n")
+    assert [m.splitlines()[0] for m in maps] == ["attention weights, head 0", "attention weights, head 1"]
+    for m, values in zip(maps, weights):
+        figures = [[f"{w:.2f}"[1:] for w in row] for row in values]
+        assert [row[1:] for row in cells(m, 3)] == figures
+    text = heatmap(weights[:, None], title="w", path=tmp_path / "maps.svg")
+    assert [m.splitlines()[0] for m in text.split("\n\n")] == ["w, [0, 0]", "w, [1, 0]"]
+    svg = (tmp_path / "maps.svg").read_text()
+    assert "w, [0, 0]" in svg
+    assert "w, [1, 0]" in svg
+    heatmap(np.full((3, 2, 12), 1 / 12), path=tmp_path / "maps.svg")  # a grid with an empty place
+    assert (tmp_path / "maps.svg").read_text().count(">queries<") == 3
+
+
+def test_nan_empty_rows_and_what_is_off_the_scale_are_marked(tmp_path):
+    weights = np.array([[0.0, 0, 0], [np.nan, 0.5, 0.5], [-1, 2, 0.996], [1, 0, 0]])
+    text = heatmap(weights, path=tmp_path / "map.svg")
+    assert cells(text, 4) == [
+        ["0", "0", "0", "0", "←", "empty", "row"],
+        ["1", "×", ".50", ".50"],
+        ["2", "-1.00", "2.00", "1.00"],
+        ["3", "1", "0", "0"],
+    ]
+    assert "× is NaN: 1" in text
+    assert "outside the scale: 2" in text
+    svg = (tmp_path / "map.svg").read_text()
+    assert "hatched: empty row" in svg
+    assert "×: NaN" in svg
+    plain = heatmap(np.eye(2), path=tmp_path / "map.svg")
+    assert "NaN" not in plain + (tmp_path / "map.svg").read_text()
+
+
+def test_a_mask_is_a_map():
+    assert cells(heatmap(ta.causal_mask(2, 3)), 2) == [["0", "1", "1", "0"], ["1", "1", "1", "1"]]
+
+
+def test_wide_maps_become_shades_then_pieces(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    weights = np.zeros((2, 100))
+    weights[0] = np.linspace(0, 1, 100)
+    weights[1, [0, 39, 40, 99]] = 0.01, 0.3, 0.7, np.nan
+    text = heatmap(weights, column_labels=[f"token{j}" for j in range(100)])
+    lines = text.splitlines()
+    assert max(map(len, lines[:-1])) <= 50
+    rows = ["".join(line[10:].ljust(40) for line in lines if line.startswith(k)).ljust(120) for k in "01"]
+    assert rows[0][:100] == " " + "·" * 19 + "░" * 20 + "▒" * 20 + "▓" * 20 + "█" * 20
+    assert [(j, c) for j, c in enumerate(rows[1]) if c != " "] == [(0, "·"), (39, "░"), (40, "▓"), (99, "×")]
+    pieces = [line.strip() for line in lines if "keys →" in line]
+    assert pieces == ["keys → 0 to 39", "keys → 40 to 79", "keys → 80 to 99"]
+    heads = [line[10:].ljust(40) for line in lines[2:9]]
+    assert "".join(head[12] for head in heads).strip() == "token12"
+    assert "".join(head[3] for head in heads).strip() == "token3"
+
+
+def test_long_and_wide_tokens_are_cut_and_keep_the_columns_straight(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    labels = ["extraordinarily long token", "日本語日本語日本語", "e\u0301te\u0301"]
+    lines = heatmap(np.eye(3), labels, labels).splitlines()
+    assert lines[3].startswith("extraordinarily… ")
+    assert lines[2].split()[2:] == ["extraor…", "日本語…", "e\u0301te\u0301"]
+    widths = {draw._width(line) for line in lines[2:6]}
+    assert widths == {16 + 1 + 3 * 9}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.eye(3), ["a", "b"]), "2 row_labels for 3 rows"),
+        ((np.eye(3), None, "abcd"), "4 column_labels for 3 columns"),
+        ((np.ones(3),), r"\(3,\).*queries, keys"),
+        ((np.ones((0, 3)),), r"\(0, 3\)"),
+    ],
+)
+def test_heatmap_refuses_what_it_cannot_draw(arguments, message, capsys):
+    with pytest.raises(ValueError, match=message):
+        heatmap(*arguments)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ValueError, match=r"\.svg"):
+        heatmap(np.eye(2), path="map.gif")
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_gets_colours_and_a_pipe_does_not(monkeypatch, capsys):
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    tokens, weights = ["[red]", ":cat:", "[/]"], np.array([[0.0, 1, 0], [0, 0, 0], [0.5, np.nan, 0.5]])
+    plain = heatmap(weights, tokens, tokens)
+    assert "\x1b" not in capsys.readouterr().out
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    assert heatmap(weights, tokens, tokens) == plain
+    colored = terminal.getvalue()
+    assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain + "\n"
+    assert len(set(re.findall(r"\x1b\[38[\d;]*m", colored))) == 3  # the colours of 0, .5 and 1
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    heatmap(weights, tokens, tokens)
+    assert terminal.getvalue() == plain + "\n"
+
+
+def test_a_pipe_that_cannot_encode_gets_question_marks(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    text = heatmap(np.eye(2), ["é", "b"])
+    sys.stdout.flush()
+    assert "é" in text
+    assert b"?" in raw.getvalue()
+
+
+def test_without_matplotlib_the_text_is_printed_and_a_line_says_so(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    text = heatmap(np.eye(2), path=tmp_path / "map.png")
+    out, err = capsys.readouterr()
+    assert out == text + "\n"
+    assert "pip install matplotlib" in err
+    assert len(err.splitlines()) == 1

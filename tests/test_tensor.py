@@ -1,0 +1,493 @@
+"""The engine: recording, walking back, letting go; and what it refuses."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+
+import tinyattn as ta
+from tinyattn.tensor import fused, gradients, op
+
+
+def leaf(*shape, seed=0, **kwargs):
+    return ta.Tensor(np.random.default_rng(seed).normal(size=shape), requires_grad=True, **kwargs)
+
+
+# --- graphs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [5_000, 200_000])
+def test_long_chains_are_built_walked_and_freed(n):
+    x = ta.Tensor(1.0, requires_grad=True)
+    y = x
+    for _ in range(n):
+        y = y + 1.0
+    assert y.item() == n + 1
+    y.backward(retain_graph=True)
+    assert x.grad.item() == 1
+    assert "add" in repr(y)
+    copy.copy(y), copy.deepcopy(y)
+    del y  # frees the chain without recursion
+
+
+def test_sixty_doublings_take_one_visit_each():
+    x = ta.Tensor(1.0, requires_grad=True)
+    y = x
+    for _ in range(60):
+        y = y + y
+    y.backward()
+    assert x.grad.item() == 2.0**60
+
+
+def test_a_second_backward_is_refused_unless_the_graph_was_kept():
+    x = leaf(3)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 4 * x.numpy())
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        y.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 4 * x.numpy())
+
+
+def test_two_losses_that_share_a_node():
+    x = leaf(3)
+    shared = ta.exp(x)
+    first, second = shared.sum(), (shared * shared).sum()
+    first.backward()
+    with pytest.raises(RuntimeError, match="released"):
+        second.backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.exp(x.numpy()))  # the refused pass wrote nothing
+
+    x.grad = None
+    shared = ta.exp(x)
+    first, second = shared.sum(), (shared * shared).sum()
+    first.backward(retain_graph=True)
+    second.backward()
+    e = np.exp(x.numpy())
+    np.testing.assert_allclose(x.grad.numpy(), e + 2 * e * e)
+
+
+def test_an_unused_side_branch_changes_nothing():
+    x = leaf(3)
+    y = x * 2.0
+    ta.exp(y)  # never used
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [2, 2, 2])
+
+
+def test_everything_is_freed_by_reference_count():
+    gc.collect()
+    gc.disable()
+    try:
+        x = leaf(4, 5)
+        q = ta.scaled_dot_product_attention(x, x, x, ta.causal_mask(4))
+        h = ta.layer_norm(ta.gelu(q))
+        loss = (h * h).sum()
+        refs = [weakref.ref(t) for t in (q, h, loss)]
+        loss.backward()
+        del q, h, loss
+        assert [r() for r in refs] == [None] * 3
+        unused = ta.exp(x)  # never run backward
+        ref = weakref.ref(unused)
+        del unused
+        assert ref() is None
+    finally:
+        gc.enable()
+
+
+def test_the_graph_is_let_go_while_it_is_walked():
+    x = leaf(3)
+    inner = ta.exp(x)
+    ref = weakref.ref(inner)
+    y = inner.sum()
+    del inner
+    y.backward()
+    assert ref() is None  # though y is alive
+
+
+def test_gradients_are_kept_where_asked():
+    x = leaf(3)
+    h = x * x
+    h.retain_grad()
+    (h * 3.0).sum().backward()
+    np.testing.assert_array_equal(h.grad.numpy(), [3, 3, 3])
+    with pytest.raises(RuntimeError, match="needs no gradient"):
+        ta.Tensor(1.0).retain_grad()
+
+
+def test_gradients_of_every_tensor_touch_no_grad_and_keep_the_graph():
+    x = leaf(3)
+    h = x * x
+    y = h.sum()
+    found = gradients(y)
+    np.testing.assert_array_equal(found[h], [1, 1, 1])
+    np.testing.assert_allclose(found[x], 2 * x.numpy())
+    assert x.grad is None
+    y.backward()
+
+
+def test_backward_of_a_leaf_and_of_a_constant():
+    x = ta.Tensor(2.0, requires_grad=True)
+    x.backward()
+    assert x.grad.item() == 1
+    with pytest.raises(RuntimeError, match="requires_grad=True"):
+        ta.Tensor(2.0).backward()
+
+
+def test_gradient_of_wrong_shape_is_refused():
+    y = leaf(3) * 2.0
+    with pytest.raises(RuntimeError, match=r"shape \(3,\).*gradient="):
+        y.backward()
+    with pytest.raises(ValueError, match=r"\(2,\).*\(3,\)"):
+        y.backward(np.ones(2))
+
+
+# --- ta.grad -----------------------------------------------------------------------------------------
+
+
+def test_grad_gives_a_tuple_and_touches_nothing():
+    x, w = leaf(2, 3, seed=1), leaf(3, 4, seed=2)
+    dx, dw = ta.grad((x @ w).sum(), [x, w])
+    np.testing.assert_allclose(dx.numpy(), np.tile(w.numpy().sum(1), (2, 1)))
+    np.testing.assert_allclose(dw.numpy(), np.tile(x.numpy().sum(0)[:, None], 4))
+    assert x.grad is None and not dx.requires_grad
+
+
+def test_grad_of_an_inner_tensor_and_of_itself():
+    x = leaf(3)
+    h = x * x
+    y = (h * h).sum()
+    dh, dy = ta.grad(y, (h, y))
+    np.testing.assert_allclose(dh.numpy(), 2 * h.numpy())
+    assert dy.item() == 1
+
+
+def test_grad_names_the_input_that_does_not_matter():
+    x, stranger = leaf(3), leaf(3, name="stranger")
+    with pytest.raises(RuntimeError, match=r"does not depend on input 1.*stranger"):
+        ta.grad(x.sum(), (x, stranger))
+
+
+def test_grad_stops_at_its_inputs_even_where_their_own_graph_is_gone():
+    x = leaf(3)
+    h = x * x
+    h.sum().backward()
+    (dh,) = ta.grad((h * h).sum(), h)
+    np.testing.assert_allclose(dh.numpy(), 2 * h.numpy())
+    with pytest.raises(RuntimeError, match="released"):
+        ta.grad((h * h).sum(), x)
+
+
+def test_second_and_third_derivatives():
+    x = ta.Tensor(2.0, requires_grad=True)
+    (first,) = ta.grad(x**4, x, create_graph=True)
+    (second,) = ta.grad(first, x, create_graph=True)
+    (third,) = ta.grad(second, x)
+    assert [first.item(), second.item(), third.item()] == [32, 48, 48]
+
+
+def test_create_graph_in_backward():
+    x = leaf(3)
+    (x * x * x).sum().backward(create_graph=True)
+    (ddx,) = ta.grad(x.grad.sum(), x)
+    np.testing.assert_allclose(ddx.numpy(), 6 * x.numpy())
+    x.grad = None
+
+
+def test_a_gradient_can_flow_through_the_cotangent():
+    x, c = leaf(3), leaf(3, seed=1)
+    (dx,) = ta.grad(ta.exp(x), x, c, create_graph=True)
+    (dc,) = ta.grad(dx.sum(), c)
+    np.testing.assert_allclose(dc.numpy(), np.exp(x.numpy()))
+
+
+# --- data that changes -------------------------------------------------------------------------------
+
+
+def test_changed_data_never_gives_a_mixed_gradient():
+    x = leaf(3)
+    before = x.numpy()
+    held = x.data
+    y = (x * x).sum()
+    with pytest.raises(ValueError, match="read-only"):
+        held[0] = 100.0
+    x.data[0] = 100.0  # a fresh copy: the graph keeps what it read
+    assert x.numpy()[0] == 100
+    y.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * before)
+
+
+def test_rebound_data_never_gives_a_mixed_gradient():
+    x = leaf(3)
+    before = x.numpy()
+    y = (x * x).sum()
+    x.data = before + 1
+    y.backward(retain_graph=True)
+    np.testing.assert_allclose(x.grad.numpy(), 2 * before)
+    with pytest.raises(RuntimeError, match="changed after the graph read it"):
+        ta.grad(y, x, create_graph=True)
+
+
+def test_reading_data_does_not_disturb_second_derivatives():
+    x = leaf(3)
+    y = (x**3).sum()
+    assert x.data.shape == (3,)
+    (first,) = ta.grad(y, x, create_graph=True)
+    (second,) = ta.grad(first.sum(), x)
+    np.testing.assert_allclose(second.numpy(), 6 * x.numpy())
+
+
+def test_results_and_views_are_protected_too():
+    x = leaf(2, 3)
+    e = ta.exp(x)
+    y = e.sum()
+    e.data[0, 0] = 100.0
+    y.backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.exp(x.numpy()))
+
+    with ta.no_grad():
+        view = x.reshape(6)
+    x.data[0, 0] = 100.0
+    assert view.numpy()[0] != 100
+
+    detached = x.detach()
+    x.data[0, 1] = 100.0
+    assert detached.numpy()[0, 1] != 100
+
+
+def test_arrays_from_outside_are_copied():
+    x, a, mask = leaf(3), np.array([1.0, 2.0, 3.0]), np.array([True, False, False])
+    picked = np.array([0, 0])
+    y = (x * a).sum() + ta.masked_fill(x, mask, 0.0).sum() + x[picked].sum()
+    a[0], mask[1], picked[1] = 100.0, True, 2
+    y.backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [1 + 0 + 2, 2 + 1, 3 + 1])
+
+
+def test_new_data_must_fit():
+    x = leaf(3)
+    with pytest.raises(ValueError, match=r"\(4,\).*\(3,\)"):
+        x.data = np.ones(4)
+    with pytest.raises(TypeError, match="astype"):
+        x.data = np.ones(3, int)
+    x.data = ta.Tensor([1.0, 2.0, 3.0])
+    assert x.numpy()[2] == 3
+
+
+# --- what a tensor is --------------------------------------------------------------------------------
+
+
+def test_integers_and_other_data_are_refused():
+    with pytest.raises(TypeError, match="astype"):
+        ta.Tensor([1, 2], requires_grad=True)
+    for bad in (["a"], [1j], [object()], None):
+        with pytest.raises(TypeError, match="real numbers"):
+            ta.Tensor(bad)
+    with pytest.raises(ValueError, match="equally long"):
+        ta.Tensor([[1.0], [1.0, 2.0]])
+    with pytest.raises(TypeError, match=r"ta\.stack"):
+        ta.Tensor([leaf(2), leaf(2)])
+    constant = ta.Tensor([1, 2])
+    with pytest.raises(TypeError, match="astype"):
+        constant.requires_grad = True
+    with pytest.raises(RuntimeError, match="detach"):
+        ta.exp(leaf(1)).requires_grad = False
+
+
+def test_integer_results_need_no_gradient():
+    assert not leaf(3).astype(int).requires_grad
+
+
+def test_the_constructor_copies():
+    a = np.ones(3)
+    t = ta.Tensor(a)
+    a[0] = 5
+    assert t.numpy()[0] == 1
+    other = ta.Tensor(t)
+    other.data[0] = 7
+    assert t.numpy()[0] == 1
+
+
+def test_float32_is_kept():
+    x = ta.Tensor(np.ones((3, 4), np.float32), requires_grad=True)
+    w = ta.Tensor(np.ones((4, 5), np.float32), requires_grad=True)
+    y = ta.layer_norm(ta.softmax(ta.gelu(x @ w) * 2.0 - 1) ** 2 / 3).sum() + x.mean() + x.var() + x[0].max()
+    assert y.dtype == np.float32
+    y.backward()
+    assert x.grad.dtype == w.grad.dtype == np.float32
+
+
+def test_a_float64_constant_does_not_leak_into_a_float32_gradient():
+    x = ta.Tensor(np.ones(3, np.float32), requires_grad=True)
+    (x * np.ones(3)).sum().backward()
+    assert x.grad.dtype == np.float32
+
+
+def test_repr_is_one_line_and_says_what_matters():
+    x = leaf(3, 4, name="Q")
+    assert (
+        repr(x)
+        == f"Tensor('Q', {x.numpy().min():.4g} … {x.numpy().max():.4g}, shape=(3, 4), float64, leaf, no grad yet)"
+    )
+    (x * 2.0).sum().backward()
+    assert repr(x).endswith("has grad)")
+    assert repr(ta.Tensor(2.5)) == "Tensor(2.5, shape=(), float64)"
+    assert "no finite values" in repr(ta.Tensor([np.nan, np.nan]))
+    assert "1 not finite" in repr(ta.Tensor([1.0, np.inf]))
+    assert "from exp" in repr(ta.exp(x))
+    assert "\n" not in repr(ta.Tensor(np.zeros((0, 3))))
+
+
+def test_small_protocols():
+    x = leaf(2, 3)
+    rows = list(x)
+    assert len(x) == len(rows) == 2 and rows[0].requires_grad
+    assert float(ta.Tensor(2.5)) == 2.5 and int(ta.Tensor(2)) == 2 and [10, 20][ta.Tensor(1)] == 20
+    assert not ta.Tensor(0.0) and ta.Tensor(1.0)
+    assert len({x, x, ta.exp(x)}) == 2  # tensors hash by identity
+    np.testing.assert_array_equal(x == x, True)
+    np.testing.assert_array_equal(x < x, False)
+    np.testing.assert_array_equal(x.numpy() <= x, True)
+    x.grad = np.ones((2, 3))
+    assert isinstance(x.grad, ta.Tensor)
+    with pytest.raises(ValueError, match="shape"):
+        x.grad = np.ones(3)
+
+
+def test_copies_and_pickles_are_leaves():
+    x = leaf(3, name="w")
+    for twin in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        np.testing.assert_array_equal(twin.numpy(), x.numpy())
+        assert twin.requires_grad and twin.name == "w"
+    assert copy.deepcopy(ta.exp(x))._node is None
+
+
+def test_no_grad_as_context_and_decorator():
+    x = leaf(3)
+    with ta.no_grad():
+        assert not ta.exp(x).requires_grad
+        with ta.no_grad():
+            pass
+        assert not ta.exp(x).requires_grad
+
+    @ta.no_grad()
+    def f(n):
+        return f(n - 1) if n else ta.exp(x)
+
+    assert not f(3).requires_grad
+    with pytest.raises(ZeroDivisionError), ta.no_grad():
+        raise ZeroDivisionError
+    assert ta.exp(x).requires_grad
+
+
+# --- NumPy -------------------------------------------------------------------------------------------
+
+
+def test_arrays_on_the_left():
+    t = leaf(3, 3)
+    a = np.arange(9.0).reshape(3, 3)
+    for result in (a + t, a - t, a * t, a / t, a @ t, np.float64(2) * t, np.float32(2) - t, 2 - t, 2.0**t):
+        assert isinstance(result, ta.Tensor) and result.shape == (3, 3) and result.requires_grad
+    (dt,) = ta.grad((a @ t).sum(), t)
+    np.testing.assert_allclose(dt.numpy(), a.T @ np.ones((3, 3)))
+    with pytest.raises(TypeError, match=r"a = a \+ t"):
+        a += t
+
+
+def test_numpy_functions_differentiate():
+    x = leaf(2, 3)
+    for ours, theirs in [
+        (np.exp(x), np.exp(x.numpy())),
+        (np.sum(x, axis=0), x.numpy().sum(0)),
+        (np.mean(x, axis=1, keepdims=True), x.numpy().mean(1, keepdims=True)),
+        (np.where(x > 0, x, 0.0), np.maximum(x.numpy(), 0)),
+        (np.concatenate([x, x.numpy()]), np.concatenate([x.numpy(), x.numpy()])),
+        (np.stack([x, x]), np.stack([x.numpy(), x.numpy()])),
+        (np.einsum("ij,kj->ik", x, x), x.numpy() @ x.numpy().T),
+        (np.transpose(x), x.numpy().T),
+        (np.maximum(x, 0.0), np.maximum(x.numpy(), 0)),
+        (np.matmul(x, x.T), x.numpy() @ x.numpy().T),
+    ]:
+        assert isinstance(ours, ta.Tensor) and ours.requires_grad
+        np.testing.assert_allclose(ours.numpy(), theirs)
+
+
+def test_numpy_functions_without_a_rule_raise_or_have_no_gradient():
+    x = leaf(2, 3)
+    for f in (np.cumsum, np.median, np.arctan, np.linalg.norm, np.asarray, np.array, np.add.reduce):
+        with pytest.raises(TypeError, match=r"numpy\(\)"):
+            f(x)
+    assert np.argmax(x) == x.numpy().argmax() and np.shape(x) == (2, 3) and np.isfinite(x).all()
+    assert np.allclose(x, x.numpy())
+    constant = ta.Tensor(x.numpy())
+    np.testing.assert_array_equal(np.asarray(constant), x.numpy())
+    np.testing.assert_array_equal(np.cumsum(constant), x.numpy().cumsum())
+    assert np.asarray(constant, dtype=np.float32).dtype == np.float32
+    with pytest.raises(ValueError, match="copy=False"):
+        np.asarray(constant, copy=False)
+
+
+# --- writing ops -------------------------------------------------------------------------------------
+
+
+def test_a_missing_rule_is_loud():
+    @op(None)
+    def floor(x):
+        return np.floor(x)
+
+    y = floor(leaf(3, name="x")).sum()
+    with pytest.raises(NotImplementedError, match=r"floor.*'x'"):
+        y.backward()
+
+
+def test_a_rule_of_wrong_shape_is_loud():
+    @op(lambda g, out, x: g[:-1])
+    def wrong(x):
+        return x * 1.0
+
+    with pytest.raises(AssertionError, match=r"wrong.*\(2,\).*\(3,\)"):
+        wrong(leaf(3)).sum().backward()
+
+
+def test_a_fused_op_uses_its_composition_for_second_derivatives():
+    calls = []
+
+    def composed(x):
+        calls.append(x)
+        return x * x * x
+
+    @fused(composed, lambda g, out, x, *, extra, needs: (g * 3 * extra,))
+    def cube(x):
+        return x**3, x * x
+
+    x = leaf(3)
+    y = cube(x * 1.0)
+    (first,) = ta.grad(y.sum(), x, retain_graph=True)
+    assert not calls
+    np.testing.assert_allclose(first.numpy(), 3 * x.numpy() ** 2)
+    (first,) = ta.grad(y.sum(), x, create_graph=True)
+    (second,) = ta.grad(first.sum(), x)
+    assert calls
+    np.testing.assert_allclose(second.numpy(), 6 * x.numpy())
+
+
+def test_errors_name_the_op_and_the_shapes():
+    with pytest.raises(ValueError, match=r"ta\.matmul of \(2, 3\) float64, \(4, 5\) float64"):
+        leaf(2, 3) @ leaf(4, 5)
+    with pytest.raises(ValueError, match=r"ta\.add of \(2,\) float64, \(3,\) float64"):
+        leaf(2) + leaf(3)
+    with pytest.raises(IndexError, match="getitem"):
+        leaf(2)[5]
+    with pytest.raises(IndexError, match=r"softmax.*axis=3"):
+        ta.softmax(leaf(2), axis=3)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        ta.exp(leaf(2), axis=3)
+
+
+def test_inputs_may_be_given_by_keyword():
+    np.testing.assert_array_equal(ta.where(condition=[True, False], x=[1.0, 2.0], y=0.0).numpy(), [1, 0])
+    np.testing.assert_allclose(ta.softmax(x=[1.0, 1.0]).numpy(), [0.5, 0.5])
