@@ -83,7 +83,7 @@ def main(demo):
     n = 6
     rng = np.random.default_rng(demo.seed)
     X = rng.normal(size=(n, 8))
-    future = ~ta.causal_mask(n)  # the entries (i, j) with j > i
+    future = np.triu(np.ones((n, n), dtype=bool), 1)  # the entries (i, j) with j > i
 
     demo.heading("The mask, and the weights behind it")
     ta.show_mask(ta.causal_mask(n))

@@ -72,7 +72,7 @@ def main(demo):
                all(np.allclose(g.numpy(), w.grad.numpy()) for g, w in zip(gradients, weights)))  # fmt: skip
     Q, K, V = (rng.normal(size=(3, 4)) for _ in range(3))
     demo.claim("a backward pass can be differentiated again: second derivatives agree with finite differences",
-               ta.gradgradcheck(ta.scaled_dot_product_attention, [Q, K, V]))  # fmt: skip
+               ta.gradgradcheck(ta.scaled_dot_product_attention, [Q, K, V], raise_exception=False))  # fmt: skip
 
 
 if __name__ == "__main__":

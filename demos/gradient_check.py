@@ -105,8 +105,8 @@ def main(demo):
     rng = np.random.default_rng(demo.seed)
     Q, K, V = (rng.normal(size=(4, d)) for d in (3, 3, 5))
     attention = lambda Q, K, V: ta.scaled_dot_product_attention(Q, K, V, ta.causal_mask(4))
-    demo.claim("gradcheck passes for causal attention", ta.gradcheck(attention, (Q, K, V)))
-    demo.claim("gradgradcheck passes as well", ta.gradgradcheck(attention, (Q, K, V)))
+    demo.claim("gradcheck passes for causal attention", ta.gradcheck(attention, (Q, K, V), raise_exception=False))
+    demo.claim("gradgradcheck passes as well", ta.gradgradcheck(attention, (Q, K, V), raise_exception=False))
 
     demo.heading("Rules broken on purpose, and what gradcheck says")
     hints = []
