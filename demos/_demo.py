@@ -10,7 +10,8 @@
     if __name__ == "__main__":
         _demo.run(main, __doc__)
 
-and its users get --seed, --quick and --out. The terminal and the pictures are at their best with rich, matplotlib and
+and its users get --seed, --quick and --out. tests/test_demos.py runs the quick form of every file here; one that takes
+more than some seconds has a line SLOW = True, and is run only where it is asked for. The terminal and the pictures are at their best with rich, matplotlib and
 graphviz (pip install "tinyattn[demos]"); without them, or into a pipe, the same figures come as plain text.
 """
 
@@ -22,6 +23,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +140,7 @@ class Demo:
         self.say()
         if _has("matplotlib"):
             ta.heatmap(weights, *labels, path=self.path(f"{name}.svg"), **options)
-            with open(os.devnull, "w") as nowhere, _stdout(nowhere):
+            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
                 ta.heatmap(weights, *labels, path=self.path(f"{name}.png"), **options)
         else:
             ta.heatmap(weights, *labels, **options)
@@ -166,7 +168,7 @@ def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER", help="for pictures (default out/)")
     for key, default in options.items():
         parser.add_argument(f"--{key.replace('_', '-')}", type=type(default), default=default,
-                            help=f"default {default}")  # fmt: skip
+                            help="default: %(default)s")  # fmt: skip
     demo = Demo(name, parser.parse_args())
     sys.stdout.reconfigure(errors="replace")  # a pipe that knows no √ gets ?
     start = time.perf_counter()
@@ -190,8 +192,3 @@ def _has(package: str) -> bool:
         return False
     return True
 
-
-def _stdout(file: Any) -> Any:
-    from contextlib import redirect_stdout
-
-    return redirect_stdout(file)
