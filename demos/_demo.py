@@ -10,9 +10,11 @@
     if __name__ == "__main__":
         _demo.run(main, __doc__)
 
-and its users get --seed, --quick and --out. tests/test_demos.py runs the quick form of every file here; one that takes
-more than some seconds has a line SLOW = True, and is run only where it is asked for. The terminal and the pictures are at their best with rich, matplotlib and
-graphviz (pip install "tinyattn[demos]"); without them, or into a pipe, the same figures come as plain text.
+and its users get --seed, --quick and --out. tests/test_demos.py runs the quick form of every demo here; one that takes
+more than some seconds has a line SLOW = True, and is run only where it is asked for.
+
+The terminal and the pictures are at their best with rich, matplotlib and graphviz (pip install "tinyattn[demos]");
+without them, or into a pipe, the same figures come as plain text.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ graph of its own (create_graph=True), that can be drawn, or differentiated once 
 
     python demos/computation_graph.py --expression "tanh(a * b + c) ** 2"
 
-draws yours: single letters become parameters with random values; the functions are those of tinyattn.
+draws yours: the functions are those of tinyattn, every other name is a parameter with a random value.
 """
 
 import _demo
