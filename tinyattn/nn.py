@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .attention import causal_mask, scaled_dot_product_attention
+from .attention import causal_mask, fused_attention
 from .functional import dropout, embedding, gelu, layer_norm, linear, rms_norm, rotary
 from .ops import concatenate, expand_dims, sigmoid, stack, tanh
 from .tensor import Array, Tensor, as_tensor, no_grad, region
@@ -312,13 +312,14 @@ class MultiHeadAttention(Module):
 
     num_kv_heads: fewer heads for keys and values, each shared by h / num_kv_heads queries' heads (Ainslie et al. 2023).
     rotary: base of rotary positions (10000.0, say), see `ta.rotary`; None: none.
-    attention: what computes each head, called as attention(Q, K, V, mask=…), mask only where there is one.
+    attention: what computes each head, called as attention(Q, K, V, mask=…), mask only where there is one:
+        `scaled_dot_product_attention` to see its steps in a drawn graph, or one of ta.efficient.
     Head i owns the features i·dk … (i + 1)·dk - 1 of each projection.
     """
 
     def __init__(self, d_model: int, num_heads: int, *, num_kv_heads: int | None = None, bias: bool = True,
                  dropout: float = 0.0, rotary: float | None = None,
-                 attention: Callable[..., Any] = scaled_dot_product_attention, rng: Rng = None) -> None:  # fmt: skip
+                 attention: Callable[..., Any] = fused_attention, rng: Rng = None) -> None:  # fmt: skip
         kv = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or d_model % num_heads:
             fits = [h for h in range(1, d_model + 1) if d_model % h == 0]
