@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -610,20 +608,25 @@ def save(state: Any, path: str | os.PathLike[str]) -> None:
         if not isinstance(name, str) or arrays[name].dtype.kind not in "fiub":
             raise TypeError(f"{name!r} holds {arrays[name].dtype}: a state is a dictionary of names and number arrays")
     _check_suffix(path)
-    handle, temporary = tempfile.mkstemp(suffix=path.suffix, dir=path.parent)
-    os.close(handle)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         if path.suffix == ".npz":
-            with zipfile.ZipFile(temporary, "w") as archive:
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                        np.lib.format.write_array(file, array, allow_pickle=False)
+            _write_npz(arrays, part)
         else:
-            _safetensors().save_file(arrays, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+            _safetensors().save_file(arrays, part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_npz(arrays: dict[str, Array], path: Path) -> None:
+    """As np.savez, which would take the names 'file' and 'allow_pickle' for its own arguments."""
+    import zipfile
+
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Array]:
