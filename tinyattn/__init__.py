@@ -1,5 +1,7 @@
 """tinyattn: attention down to its last derivative, in NumPy. Read tensor.py first, then ops.py."""
 
+import numpy as _numpy
+
 from . import nn as nn
 from . import optim as optim
 from .attention import *
@@ -10,3 +12,7 @@ from .nn import load as load
 from .nn import save as save
 from .ops import *
 from .tensor import *
+
+# glibc hands freed memory back to the system beyond twice the largest block that it has seen freed, and then the
+# arrays of each training step are faulted in anew, for up to a third of its time. One such block, never touched:
+_numpy.empty(2**25 - 2**14, _numpy.uint8)
