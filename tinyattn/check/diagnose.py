@@ -115,10 +115,11 @@ def finite(arrays: Arrays) -> bool:
     return all(bool(np.isfinite(a).all()) for a in arrays)
 
 
-def evaluate(kind: str, edits: tuple[Edit, ...], probe: Probe) -> Arrays | None:
+def evaluate(kind: str, edits: tuple[Edit, ...], probe: Probe, fill: float = -10.0) -> Arrays | None:
     """What the program with these edits gives; None where it raises."""
     function = mutants.program(kind, edits)
     assert function is not None
+    function.__globals__[FILL] = fill
     with np.errstate(all="ignore"):
         try:
             value = function(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in probe.args))
@@ -140,12 +141,10 @@ def forms(kind: str, masked: bool) -> tuple[Form, ...]:
     return tuple(found)
 
 
-def matches(learner: Outcome, candidate: Arrays | None, right: Arrays | None, optional: bool = False) -> bool:
+def matches(learner: Outcome, candidate: Arrays | None, right: Arrays | None) -> bool:
     """Whether the learner's outcome is the candidate's. A row that the candidate leaves empty (NaN) is free,
     since fills differ there; where the candidate breaks, breaking in any way will do."""
     broken = learner.arrays is None or shapes(learner.arrays) != shapes(right)
-    if optional and broken:
-        return True
     if candidate is None or shapes(candidate) != shapes(right):
         same_shape = learner.arrays is not None and shapes(learner.arrays) == shapes(candidate)
         if candidate is not None and learner.arrays is not None and same_shape:
@@ -154,7 +153,8 @@ def matches(learner: Outcome, candidate: Arrays | None, right: Arrays | None, op
     if learner.arrays is None or broken:
         return False
     if all(np.isnan(c).any() and not np.isnan(c).all() for c in candidate):
-        pairs = [(np.where(np.isnan(c), 0, x), np.nan_to_num(c)) for x, c in zip(learner.arrays, candidate)]
+        pairs = [(np.where(np.isnan(c), 0, x), np.where(np.isnan(c), 0, c))
+                 for x, c in zip(learner.arrays, candidate)]
         return close(tuple(x for x, _ in pairs), tuple(c for _, c in pairs))
     return close(learner.arrays, candidate)
 
@@ -240,31 +240,27 @@ class Diagnosis:
             first = self.learner[plain[0].name].problem
             self.tell("property-needs-batch", f"It works with a batch axis only; in 2-D it raises {first}.",
                       hint="`...` or negative axes make one program serve all ranks.", severity="note")
-            plain, masked, batch = batch, self.group("batch", masked=True), []
+            plain, masked = batch, self.group("batch", masked=True)
         if self.wrong_type(plain):
             return self.findings
+        formula, mask_formula = self.formulas(plain, batch, masked)
+        found = (*(formula or ()), *(mask_formula or ()))
+        for mutant, edit in sorted(found, key=self.position):
+            where = masked if mutants.touches_mask(edit) else plain
+            self.tell_mutant(mutant, self.first_wrong(where) or self.first_wrong(batch))
         self.inputs()
-        formula = self.explain(plain, batch, masked=False)
-        if formula is None:
+        if formula is None or mask_formula is None:
             self.stateful()
+        if formula is None:
             self.unknown(plain)
-        elif masked:
-            self.edits = tuple(edit for _, edit in formula)
-            mask_formula = self.explain(masked, [], masked=True)
-            if mask_formula is None:
-                self.stateful()
-                self.unknown_mask(masked)
-            formula += mask_formula or ()
-        self.edits = tuple(edit for _, edit in formula or ())
-        for mutant, edit in sorted(formula or (), key=self.position):
-            alone = plain if not mutants.touches_mask(edit) else masked
-            self.tell_mutant(mutant, self.first_wrong(alone) or self.first_wrong(batch))
+        elif mask_formula is None:
+            self.unknown_mask(masked)
         if formula is not None:
             self.extremes()
-            self.leading_axes(plain is self.group("batch", masked=False))
-        self.small_print(formula)
-        order = {"bug": 0, "note": 1}
-        return sorted(self.findings, key=lambda f: order[f.severity])
+            self.leading_axes(plain is batch)
+        self.small_print(found if formula is not None and mask_formula is not None else None)
+        return sorted(self.findings, key=lambda f: (f.severity == "note", f.severity == "note" and (
+            f.id.startswith("property"), f.id == "empty-row-nan")))
 
     def position(self, form: Form) -> int:
         """Where in the program an edit sits: mistakes are mended in the order of the data."""
@@ -272,19 +268,32 @@ class Diagnosis:
         return min((names.index(n) for n in form[1] if n in names), default=0)
 
     # ---- known mistakes -----------------------------------------------------------------------------------
-    def explain(self, probes: list[Probe], optional: list[Probe], masked: bool) -> tuple[Form, ...] | None:
-        """No mutant, one, or two of them, that give the learner's outcome on every probe."""
-        known = forms(self.kind, masked)
-        ordered = sorted(probes, key=lambda p: p.size)
-        for also in (optional, []) if optional else ([],):
-            for count in (0, 1, 2):
-                for combination in combinations(known, count):
-                    found = self.fits(combination, ordered, also)
-                    if found is not None:
-                        return found
-        return None
+    def formulas(self, plain: list[Probe], batch: list[Probe], masked: list[Probe]) -> tuple[
+            tuple[Form, ...] | None, tuple[Form, ...] | None]:
+        """The mutants behind the answers without a mask, and those that come on top with one."""
+        candidates = self.explain(plain, masked=False)
+        candidates.sort(key=lambda formula: not self.also(formula, batch))
+        for formula in candidates:
+            self.edits = tuple(edit for _, edit in formula)
+            with_mask = self.explain(masked, masked=True) if masked else [()]
+            if with_mask:
+                self.edits += tuple(edit for _, edit in with_mask[0])
+                return formula, with_mask[0]
+        self.edits = tuple(edit for _, edit in candidates[0]) if candidates else ()
+        return (candidates[0] if candidates else None), None
 
-    def fits(self, combination: tuple[Form, ...], probes: list[Probe], also: list[Probe]) -> tuple[Form, ...] | None:
+    def explain(self, probes: list[Probe], masked: bool) -> list[tuple[Form, ...]]:
+        """No mutant, one, or two of them: the fewest that give the learner's outcome on every probe."""
+        ordered = sorted(probes, key=lambda p: p.size)
+        for count in (0, 1, 2):
+            tried = (self.fits(c, ordered) for c in combinations(forms(self.kind, masked), count))
+            found = [combination for combination in tried if combination is not None]
+            if found:
+                return found
+        return []
+
+    def fits(self, combination: tuple[Form, ...], probes: list[Probe]) -> tuple[Form, ...] | None:
+        """The combination, with its fill filled in, if it agrees with the learner on all these probes."""
         if len({mutant.id for mutant, _ in combination}) < len(combination):
             return None
         edits = (*self.edits, *(edit for _, edit in combination))
@@ -297,28 +306,24 @@ class Diagnosis:
                 return None
             put = lambda edit: {name: new.replace(FILL, value) for name, new in edit.items()}
             combination = tuple((mutant, put(edit)) for mutant, edit in combination)
-            edits = (*self.edits, *(edit for _, edit in combination))
-        ran = False
-        for probe in (*probes, *also):
-            candidate = evaluate(self.kind, edits, probe)
-            outcome, right = self.learner[probe.name], self.right[probe.name]
-            if not matches(outcome, candidate, right, optional=probe in also):
-                return None
-            ran = ran or outcome.arrays is not None
-        return combination if ran else None
+        ran = any(self.learner[p.name].arrays is not None for p in probes)
+        if (ran or self.edits) and all(self.agrees(p, *(edit for _, edit in combination)) for p in probes):
+            return combination
+        return None
+
+    def also(self, formula: tuple[Form, ...], batch: list[Probe]) -> bool:
+        """Whether the formula holds with leading axes too, where they work."""
+        return all(self.broken(p) or self.agrees(p, *(edit for _, edit in formula)) for p in batch)
 
     def fill(self, edits: tuple[Edit, ...], probes: list[Probe]) -> str | None:
         """The number in place of masked scores that comes nearest to the learner's output."""
         probe = next((p for p in probes if not self.broken(p) and not self.is_right(p)), None)
-        function = mutants.program(self.kind, edits)
-        if probe is None or function is None:
+        target = self.learner[probe.name].arrays if probe else None
+        if probe is None or target is None or not finite(target):
             return None
-        target = self.learner[probe.name].arrays
-        assert target is not None
 
         def distance(value: float) -> float:
-            function.__globals__[FILL] = value
-            candidate = evaluate(self.kind, edits, probe)
+            candidate = evaluate(self.kind, edits, probe, value)
             if candidate is None or shapes(candidate) != shapes(target):
                 return np.inf
             return sum(float(np.nansum((a - b) ** 2)) for a, b in zip(candidate, target))
@@ -343,7 +348,7 @@ class Diagnosis:
             if outcome.arrays is not None and finite(outcome.arrays):
                 self.tell("property-large-scores", "Scores up to ±100000 give wrong, though finite, numbers.",
                           probe, hint="Is anything clipped, or kept in float16?", lesson=ROWS)
-            elif probe.name != "rows far apart":
+            elif outcome.arrays is None or not np.isfinite(outcome.arrays[0]).all(axis=-1).any():
                 self.tell_mutant(BY_ID["no-max-subtraction"], probe)
             elif "no-max-subtraction" not in [f.id for f in self.findings]:
                 self.tell("property-finite-on-large-logits",
@@ -359,9 +364,11 @@ class Diagnosis:
             outcome = self.learner[probe.name]
             if any(self.agrees(probe, edit) for edit in tiny):
                 self.tell_mutant(small, probe)
-            elif probe.group == "dominated" and self.lost_row(probe):
+            elif "no-max-subtraction" in [f.id for f in self.findings]:
+                continue
+            elif self.lost_rows(probe):
                 self.tell_mutant(BY_ID["mask-after-softmax-renormalised"], probe)
-            elif "no-max-subtraction" not in [f.id for f in self.findings]:
+            else:
                 self.tell("property-mask-extremes", "With scores of ±100000 in a masked row the result is wrong.",
                           probe, hint="Which masked score could still win, which allowed one could vanish?",
                           lesson=CAUSAL)
@@ -372,13 +379,13 @@ class Diagnosis:
                 self.tell_mutant(finite_fill, probe)
         self.empty_row()
 
-    def lost_row(self, probe: Probe) -> bool:
-        """The row whose allowed scores underflowed is NaN or 0, the other as it should be."""
+    def lost_rows(self, probe: Probe) -> bool:
+        """Rows whose allowed scores underflowed are NaN or 0; all others are as they should be."""
         arrays, right = self.learner[probe.name].arrays, self.right[probe.name]
         if arrays is None or right is None or shapes(arrays) != shapes(right):
             return False
-        lost = np.isnan(arrays[0][0]) | (arrays[0][0] == 0)
-        return bool(lost.all()) and close((arrays[0][1:],), (right[0][1:],))
+        lost = (np.isnan(arrays[0]) | (arrays[0] == 0)).all(axis=-1)
+        return bool(lost.any()) and close((arrays[0][~lost],), (right[0][~lost],))
 
     def empty_row(self) -> None:
         for probe in self.group("empty"):

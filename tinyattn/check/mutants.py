@@ -7,7 +7,7 @@ one that `break` shows. Because mistakes are edits, two mistakes at once are two
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -79,7 +79,7 @@ MUTANTS = [
           "normalise": _SUM + "axis=0, keepdims=True)"},
          {"shift": _GLOBAL, "normalise": "weights = np.ones_like(weights) if weights.ndim == 2 "
           "else weights / weights.sum(axis=0, keepdims=True)"},
-         {"shift": _GLOBAL, "normalise": _SUM + "axis=0 if weights.ndim > 2 else -1, keepdims=True)"})),
+         {"normalise": _SUM + "axis=0 if weights.ndim > 2 else -1, keepdims=True)"})),
     Mutant("softmax-over-everything",
         "one softmax runs over the whole matrix: all weights together sum to 1, not each row",
         "How much attention does each single query have to give away?", ROWS,
@@ -142,6 +142,11 @@ MUTANTS = [
         "Row i of the weights belongs to query i. What does row i of yours belong to?", SCORE,
         ({"mix": "return weights.swapaxes(-1, -2) @ V"},
          {"scores": "scores = K @ Q.swapaxes(-1, -2)"})),
+    Mutant("value-from-key-projection",
+        "the values are projected by Wk: V = X Wk trains, but weaker",
+        "Count how often each of the weight matrices is used.", THREE,
+        ({"project": "Q, K, V = split(X @ Wq), split(X @ Wk), split(X @ Wk)",
+          "sources": "Q, K, V = X @ Wq, context @ Wk, context @ Wk"},)),
     Mutant("value-is-key",
         "the weights mix the keys instead of the values: right attention, wrong payload",
         "What did the position advertise, and what did it promise to hand over?", THREE,
@@ -175,6 +180,12 @@ MUTANTS = [
         ({"mask": "scores = np.where(allowed, scores, 0.0)"},
          {"mask": "pass",
           "shift": "{}\nif mask is not None:\n    scores = np.where(allowed, scores, 0.0)"})),
+    Mutant("mask-as-bias",
+        "a mask of ones and zeros is added to the scores: it forbids nothing, it only nudges",
+        "What must be added to a score so that its exponential is 0? And to one that may stay?", CAUSAL,
+        ({"mask": "scores = scores + allowed", "causal": "return np.tril(np.ones((n, n)))"},
+         {"scale": "if mask is not None:\n    scores = scores + mask\n{}", "mask": "pass"},
+         {"mask": "scores = scores - allowed"}, {"mask": "scores = scores + ~allowed"})),
     Mutant("mask-fill-small",
         "masked scores get a number that is not low enough: it leaks where allowed scores are lower still",
         "Is there an allowed score below your number? Which number has none below it?", CAUSAL,
@@ -190,12 +201,6 @@ MUTANTS = [
         "What does your function return for a query that may attend to nothing?", CAUSAL,
         ({"mask": "scores = np.where(allowed, scores, -1e9)"},
          {"mask": "scores = scores + np.where(allowed, 0.0, -1e9)"}), "note"),
-    Mutant("mask-as-bias",
-        "a mask of ones and zeros is added to the scores: it forbids nothing, it only nudges",
-        "What must be added to a score so that its exponential is 0? And to one that may stay?", CAUSAL,
-        ({"mask": "scores = scores + allowed", "causal": "return np.tril(np.ones((n, n)))"},
-         {"scale": "if mask is not None:\n    scores = scores + mask\n{}", "mask": "pass"},
-         {"mask": "scores = scores - allowed"}, {"mask": "scores = scores + ~allowed"})),
     Mutant("mask-times-inf",
         "the mask is multiplied by −inf: 0 · inf is NaN, everywhere that is allowed",
         "What is 0 · inf? Choose between two numbers instead of multiplying.", CAUSAL,
@@ -242,11 +247,6 @@ MUTANTS = [
           "join": "joined = heads.swapaxes(-2, -3).swapaxes(-1, -2).reshape(*batch, n, d_model)"},
          {"split": "return A.reshape(*batch, n, -1, num_heads).swapaxes(-1, -2).swapaxes(-2, -3)"},
          {"join": "joined = heads.swapaxes(-2, -3).swapaxes(-1, -2).reshape(*batch, n, d_model)"})),
-    Mutant("value-from-key-projection",
-        "the values are projected by Wk: V = X Wk trains, but weaker",
-        "Count how often each of the weight matrices is used.", THREE,
-        ({"project": "Q, K, V = split(X @ Wq), split(X @ Wk), split(X @ Wk)",
-          "sources": "Q, K, V = X @ Wq, context @ Wk, context @ Wk"},)),
     Mutant("property-projections-swapped",
         "the projections have changed places: each of Wq, Wk, Wv must make its own of Q, K, V",
         "Read your three projections aloud: Q is X times …", THREE,
@@ -305,7 +305,7 @@ MUTANTS = [
 ]
 BY_ID = {mutant.id: mutant for mutant in MUTANTS}
 
-_ANCHOR = re.compile(r"^(?P<indent> *)(?P<code>.*?)  #: (?P<name>\w+)")
+_ANCHOR = re.compile(r"^( *)(.*?)  #: (\w+)")
 _CALLS = {
     "causal_mask": (),
     "scaled_dot_product_attention": ("attention_weights",),
@@ -316,21 +316,22 @@ _CALLS = {
 
 
 @cache
-def _lines(kind: str) -> list[str]:
-    functions = (*_CALLS[kind], kind)
-    return [line for name in functions for line in inspect.getsource(getattr(reference, name)).splitlines()]
+def _lines(kind: str) -> list[tuple[str, str, str]]:
+    """A right program with what it calls, as lines: indent, code, and the name of a named line."""
+    text = "\n".join(inspect.getsource(getattr(reference, f)).rstrip() for f in (*_CALLS[kind], kind))
+    matches = ((line, _ANCHOR.match(line)) for line in text.split("\n"))
+    return [(m[1], m[2], m[3]) if m else ("", line, "") for line, m in matches]
 
 
 @cache
 def lines_named(kind: str) -> dict[str, str]:
     """The named lines of a right program, in the order of the data: {"scale": "scores = scores / …"}."""
-    matches = (_ANCHOR.match(line) for line in _lines(kind))
-    return {match["name"]: match["code"] for match in matches if match}
+    return {name: code for _, code, name in _lines(kind) if name}
 
 
 def source(kind: str, edits: tuple[Edit, ...] = ()) -> str | None:
     """The program's text with the edits in it; None where two of them want the same line."""
-    text: dict[str, str] = dict(lines_named(kind))
+    text = dict(lines_named(kind))
     whole = [(name, new) for edit in edits for name, new in edit.items() if name in text and "{}" not in new]
     if len({name for name, _ in whole}) < len(whole):
         return None
@@ -339,16 +340,9 @@ def source(kind: str, edits: tuple[Edit, ...] = ()) -> str | None:
         for name, new in edit.items():
             if name in text and "{}" in new:
                 text[name] = new.replace("{}", text[name])
-    return "\n".join(_with_edits(kind, text))
-
-
-def _with_edits(kind: str, text: dict[str, str]) -> Iterator[str]:
-    for line in _lines(kind):
-        match = _ANCHOR.match(line)
-        if match:
-            yield from (match["indent"] + part for part in text[match["name"]].split("\n"))
-        else:
-            yield line
+    return "\n".join(
+        indent + (text[name].replace("\n", "\n" + indent) if name else code) for indent, code, name in _lines(kind)
+    )
 
 
 @cache

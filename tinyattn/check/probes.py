@@ -46,13 +46,11 @@ class Probe:
 
 
 def irregular(rng: np.random.Generator, n: int, m: int) -> Array:
-    """A mask with no pattern, and neither an empty row nor an empty column."""
-    mask = rng.random((n, m)) < 0.55
-    i = np.arange(max(n, m))
-    mask[i % n, i % m] = True
-    mask[i[: min(n, m)], (i[: min(n, m)] + 1) % m] = False
-    mask[i % n, (i + 2) % m] = True
-    return mask
+    """A mask with no pattern, in which every row and every column has something allowed and forbidden."""
+    while True:
+        mask = rng.random((n, m)) < 0.55
+        if all(mask.any(axis).all() and not mask.all(axis).any() for axis in (0, 1)):
+            return mask
 
 
 def _attention(rng: np.random.Generator) -> Iterator[Probe]:
@@ -112,11 +110,13 @@ def _attention(rng: np.random.Generator) -> Iterator[Probe]:
         Q = np.pad(-2 * depth * low, ((0, 0), (0, 1)))
         args = Q, np.pad(eye, ((0, 0), (0, 1))), eye, causal_mask(3)
         yield Probe(f"mask, allowed scores of −{depth:.0f}", "fill", args)
-    Q, K = np.zeros((2, 4)), np.zeros((3, 4))
-    Q[0, 0], K[2, 0] = 2e5, 1.0
-    yield Probe("mask, a forbidden score of 100000", "dominated", (Q, K, eye, np.array([[1, 1, 0], [0, 1, 0]]) > 0))
-    Q[:, 0], K[:, 0] = -1e17, (2e16, 2e16, 0)
-    yield Probe("mask, allowed scores of −1e33", "finite", (Q, K, eye, np.array([[1, 1, 0], [1, 0, 0]]) > 0))
+    first = np.array([[1.0, 0, 0, 0]])
+    Q, K = np.array([[2e5], [0]]) * first, np.array([[0.0], [0], [1]]) * first
+    args = Q, K, eye, np.array([[1, 1, 0], [0, 1, 0]], dtype=bool)
+    yield Probe("mask, a forbidden score of 100000", "dominated", args)
+    Q, K = np.array([[-1e17], [-1e17]]) * first, np.array([[2e16], [2e16], [0]]) * first
+    args = Q, K, eye, np.array([[1, 1, 0], [1, 0, 0]], dtype=bool)
+    yield Probe("mask, allowed scores of −1e33", "finite", args)
     Q, K, V = qkv(3, 4, 3, 2)
     empty = np.array([[1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0]], dtype=bool)
     yield Probe("mask with an empty row", "empty", (Q, K, V, empty))
