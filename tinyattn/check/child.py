@@ -70,9 +70,13 @@ def encode(value: Any, depth: int = 0) -> dict[str, Any]:
     return {"type": type(value).__name__}
 
 
-def call(function: Callable[..., Any], args: tuple[Any, ...], read_only: bool, path: str) -> dict[str, Any]:
-    """One call on fresh copies, with NumPy's and Python's warnings out of the way."""
+def call(
+    function: Callable[..., Any], args: tuple[Any, ...], read_only: bool, path: str, lifted: int = 0
+) -> dict[str, Any]:
+    """One call on fresh copies, with NumPy's and Python's warnings out of the way; the first `lifted`
+    arguments get a batch axis."""
     given = [np.copy(a, order="K") if isinstance(a, np.ndarray) else a for a in args]
+    given[:lifted] = [a[None] for a in given[:lifted]]
     for array in given:
         if isinstance(array, np.ndarray):
             array.flags.writeable = not read_only
@@ -84,9 +88,9 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], read_only: bool, p
             told = describe(error, path)
     changed = [
         i for i, (a, b) in enumerate(zip(args, given))
-        if isinstance(a, np.ndarray) and not (a.shape == b.shape and a.tobytes() == b.tobytes())
+        if isinstance(a, np.ndarray) and a.tobytes() != b.tobytes()
     ]
-    return {**told, "changed": changed} if changed else told
+    return told | {key: value for key, value in (("changed", changed), ("lifted", bool(lifted))) if value}
 
 
 def infer(name: str, function: Callable[..., Any], kinds: dict[str, Any]) -> str:
@@ -108,13 +112,20 @@ def infer(name: str, function: Callable[..., Any], kinds: dict[str, Any]) -> str
 
 
 def run(functions: dict[str, Callable[..., Any]], job: dict[str, Any], write: Write) -> None:
-    """Make every call of the plan on each function."""
+    """Make every call of the plan on each function. One that fails on the first, and only works with a
+    batch axis, gets one throughout."""
     for name, function in functions.items():
         kind = job["kind"] or infer(name, function, job["plan"])
         write({"function": name, "kind": kind})
-        for probe, args, read_only in job["plan"][kind]:
+        batched, calls = job["batched"][kind], job["plan"][kind]
+        if calls and batched:
+            write({"begin": calls[0][0]})
+            first = [call(function, *calls[0][1:], job["path"], lifted) for lifted in (0, batched)]
+            batched = batched if "error" in first[0] and "error" not in first[1] else 0
+        for probe, args, read_only in calls:
             write({"begin": probe})
-            write({"probe": probe, **call(function, args, read_only, job["path"])})
+            lifted = batched if np.ndim(args[0]) == 2 else 0
+            write({"probe": probe, **call(function, args, read_only, job["path"], lifted)})
     write({"end": True})
 
 

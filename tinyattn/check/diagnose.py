@@ -24,6 +24,7 @@ Arrays = tuple[Array, ...]
 Form = tuple[Mutant, Edit]
 Record = dict[str, Any]
 TOLERANCE = 2e-5  # of the largest number: float32 inside passes, float16 does not
+PAIRED = 4  # of each mutant's edits, so many are tried together with another mutant's
 SILENT = {m.id for m in MUTANTS if m.severity == "note"} | {"no-max-subtraction", "inputs-modified"}
 
 
@@ -87,6 +88,8 @@ def read(record: Record | None, right: Arrays | None) -> Outcome:
     value, wanted = record["value"], len(right or (0,))
     items = [value] if value["type"] == "array" else value.get("items", [])
     arrays = [_array(item) for item in items]
+    if record.get("lifted"):
+        arrays = [a if a is None or a.shape[:1] != (1,) else a[0] for a in arrays]
     if any(a is None for a in arrays) or len(arrays) not in {wanted, 2 if wanted == 1 else wanted}:
         return Outcome(None, f"it returned {describe(value)}", record=record)
     found = [a for a in arrays if a is not None]
@@ -142,21 +145,17 @@ def forms(kind: str, masked: bool) -> tuple[Form, ...]:
 
 
 def matches(learner: Outcome, candidate: Arrays | None, right: Arrays | None) -> bool:
-    """Whether the learner's outcome is the candidate's. A row that the candidate leaves empty (NaN) is free,
-    since fills differ there; where the candidate breaks, breaking in any way will do."""
-    broken = learner.arrays is None or shapes(learner.arrays) != shapes(right)
-    if candidate is None or shapes(candidate) != shapes(right):
-        same_shape = learner.arrays is not None and shapes(learner.arrays) == shapes(candidate)
-        if candidate is not None and learner.arrays is not None and same_shape:
-            return close(learner.arrays, candidate)
-        return broken
-    if learner.arrays is None or broken:
-        return False
-    if all(np.isnan(c).any() and not np.isnan(c).all() for c in candidate):
-        pairs = [(np.where(np.isnan(c), 0, x), np.where(np.isnan(c), 0, c))
-                 for x, c in zip(learner.arrays, candidate)]
-        return close(tuple(x for x, _ in pairs), tuple(c for _, c in pairs))
-    return close(learner.arrays, candidate)
+    """Whether the learner's outcome is the candidate's. Where the candidate raises, anything wrong will do;
+    numbers that are NaN or inf in the candidate (empty rows) are free, since fills differ there."""
+    if candidate is None and learner.arrays is not None and right is not None:
+        return not close(learner.arrays, right)
+    if learner.arrays is None or shapes(learner.arrays) != shapes(candidate):
+        broken = learner.arrays is None or shapes(learner.arrays) != shapes(right)
+        return broken and shapes(candidate) != shapes(right)
+    assert candidate is not None
+    free = [~np.isfinite(c) for c in candidate]
+    return close(tuple(np.where(f, 0, x) for f, x in zip(free, learner.arrays)),
+                 tuple(np.where(f, 0, c) for f, c in zip(free, candidate)))
 
 
 class Diagnosis:
@@ -178,12 +177,14 @@ class Diagnosis:
     def broken(self, probe: Probe) -> bool:
         return shapes(self.learner[probe.name].arrays) != shapes(self.right[probe.name])
 
-    def agrees(self, probe: Probe, *more: Edit) -> bool:
+    def agrees(self, probe: Probe, *more: Edit, fully: bool = False) -> bool:
         """Whether the learner's outcome is that of the formula found, with these edits on top."""
         edits = (*self.edits, *more)
         if mutants.program(self.kind, edits) is None:
             return False
         candidate = evaluate(self.kind, edits, probe)
+        if fully and (candidate is None or not finite(candidate)):
+            return False
         return matches(self.learner[probe.name], candidate, self.right[probe.name])
 
     def is_right(self, probe: Probe) -> bool:
@@ -236,11 +237,9 @@ class Diagnosis:
             return self.findings
         plain, masked = self.group("plain"), self.group("masked")
         batch = self.group("batch", masked=False)
-        if all(self.learner[p.name].raised for p in plain) and not all(map(self.broken, batch)):
-            first = self.learner[plain[0].name].problem
-            self.tell("property-needs-batch", f"It works with a batch axis only; in 2-D it raises {first}.",
+        if any(o.record.get("lifted") for o in outcomes):
+            self.tell("property-needs-batch", "It works with a batch axis only, not in 2-D.",
                       hint="`...` or negative axes make one program serve all ranks.", severity="note")
-            plain, masked = batch, self.group("batch", masked=True)
         if self.wrong_type(plain):
             return self.findings
         formula, mask_formula = self.formulas(plain, batch, masked)
@@ -256,11 +255,16 @@ class Diagnosis:
         elif mask_formula is None:
             self.unknown_mask(masked)
         if formula is not None:
-            self.extremes()
-            self.leading_axes(plain is batch)
-        self.small_print(found if formula is not None and mask_formula is not None else None)
-        return sorted(self.findings, key=lambda f: (f.severity == "note", f.severity == "note" and (
-            f.id.startswith("property"), f.id == "empty-row-nan")))
+            self.large()
+            self.leading_axes(batch)
+        if formula is not None and mask_formula is not None:
+            self.fills()
+            self.small_print(found)
+        self.dtypes()
+        last = [m.id for m in MUTANTS if m.severity == "note"]
+        last.sort(key=["mask-rank", "mask-after-softmax-renormalised"].__contains__, reverse=True)
+        return sorted(self.findings, key=lambda f: (f.severity == "note") * (
+            1 + (last.index(f.id) if f.id in last else len(last))))
 
     def position(self, form: Form) -> int:
         """Where in the program an edit sits: mistakes are mended in the order of the data."""
@@ -284,9 +288,10 @@ class Diagnosis:
 
     def explain(self, probes: list[Probe], masked: bool) -> list[tuple[Form, ...]]:
         """No mutant, one, or two of them: the fewest that give the learner's outcome on every probe."""
-        ordered = sorted(probes, key=lambda p: p.size)
-        for count in (0, 1, 2):
-            tried = (self.fits(c, ordered) for c in combinations(forms(self.kind, masked), count))
+        ordered, known = sorted(probes, key=lambda p: p.size), forms(self.kind, masked)
+        often = [form for form in known if form[1] in form[0].edits[:PAIRED] and "when" not in form[1]]
+        for combinations_of in ([()], combinations(known, 1), combinations(often, 2)):
+            tried = (self.fits(combination, ordered) for combination in combinations_of)
             found = [combination for combination in tried if combination is not None]
             if found:
                 return found
@@ -306,10 +311,14 @@ class Diagnosis:
                 return None
             put = lambda edit: {name: new.replace(FILL, value) for name, new in edit.items()}
             combination = tuple((mutant, put(edit)) for mutant, edit in combination)
-        ran = any(self.learner[p.name].arrays is not None for p in probes)
-        if (ran or self.edits) and all(self.agrees(p, *(edit for _, edit in combination)) for p in probes):
+        more = tuple(edit for _, edit in combination)
+        if not all(self.agrees(p, *more) for p in probes):
+            return None
+        told = [c for p in probes if (c := evaluate(self.kind, (*self.edits, *more), p))]
+        if any(np.isfinite(array).any() for arrays in told for array in arrays) or not combination:
             return combination
-        return None
+        silent = [self.learner[p.name].arrays for p in probes]  # NaN throughout, then the learner's too
+        return combination if told and not any(a and np.isfinite(a[0]).any() for a in silent) else None
 
     def also(self, formula: tuple[Form, ...], batch: list[Probe]) -> bool:
         """Whether the formula holds with leading axes too, where they work."""
@@ -328,43 +337,46 @@ class Diagnosis:
                 return np.inf
             return sum(float(np.nansum((a - b) ** 2)) for a, b in zip(candidate, target))
 
-        centre, width = -7.0, 8.0
-        for _ in range(7):  # a grid of 33, then the same around its best point
-            centre = min(np.linspace(centre - width, centre + width, 33), key=distance)
-            if distance(centre) > 0.05 * sum(float(np.nansum(a**2)) for a in target):
+        centre, width, total = -7.0, 8.0, sum(float(np.sum(a**2)) for a in target)
+        for enough in (0.05, 2e-3, 1e-4, *[1e-4] * 6):  # a grid of 17, then a finer one around its best point
+            centre = min(np.linspace(centre - width, centre + width, 17), key=distance)
+            if not distance(centre) < enough * total:
                 return None
-            width /= 12
+            width *= 0.15
         return f"{centre:.9g}"
 
-    def extremes(self) -> None:
-        """Stability, fills and empty rows, judged against the formula found."""
+    def large(self) -> None:
+        """Scores up to ±100000, judged against the formula found."""
         for probe in self.group("large"):
-            outcome = self.learner[probe.name]
-            if self.agrees(probe):
-                continue
-            expected = evaluate(self.kind, self.edits, probe)
-            if expected is None or not finite(expected):
+            outcome, expected = self.learner[probe.name], evaluate(self.kind, self.edits, probe)
+            if expected is None or not finite(expected) or self.agrees(probe):
                 continue
             if outcome.arrays is not None and finite(outcome.arrays):
                 self.tell("property-large-scores", "Scores up to ±100000 give wrong, though finite, numbers.",
                           probe, hint="Is anything clipped, or kept in float16?", lesson=ROWS)
             elif outcome.arrays is None or not np.isfinite(outcome.arrays[0]).all(axis=-1).any():
                 self.tell_mutant(BY_ID["no-max-subtraction"], probe)
-            elif "no-max-subtraction" not in [f.id for f in self.findings]:
+            elif "no-max-subtraction" not in self.ids():
                 self.tell("property-finite-on-large-logits",
                           "Rows whose scores lie far below another row's give NaN: 0 / 0 after exp.", probe,
                           hint="Is it each row's own maximum that you subtract?", lesson=ROWS)
+
+    def ids(self) -> list[str]:
+        return [finding.id for finding in self.findings]
+
+    def fills(self) -> None:
+        """Low allowed scores, high forbidden ones, and rows without an allowed key."""
+        if any(edit.keys() & {"mask", "when"} for edit in self.edits):
+            return
         small, finite_fill = BY_ID["mask-fill-small"], BY_ID["mask-fill-finite"]
         tiny = [{"mask": edit["mask"].replace(FILL, "-1e4")} for edit in small.edits[:2]]
-        if any("mask" in edit or "when" in edit for edit in self.edits):
-            return
         for probe in self.group("fill", "dominated"):
-            if self.agrees(probe):
+            expected = evaluate(self.kind, self.edits, probe)
+            if expected is None or not finite(expected) or self.agrees(probe):
                 continue
-            outcome = self.learner[probe.name]
-            if any(self.agrees(probe, edit) for edit in tiny):
+            if any(self.agrees(probe, edit, fully=True) for edit in tiny):
                 self.tell_mutant(small, probe)
-            elif "no-max-subtraction" in [f.id for f in self.findings]:
+            elif "no-max-subtraction" in self.ids():
                 continue
             elif self.lost_rows(probe):
                 self.tell_mutant(BY_ID["mask-after-softmax-renormalised"], probe)
@@ -372,10 +384,10 @@ class Diagnosis:
                 self.tell("property-mask-extremes", "With scores of ±100000 in a masked row the result is wrong.",
                           probe, hint="Which masked score could still win, which allowed one could vanish?",
                           lesson=CAUSAL)
-        if "which" in {name for edit in self.edits for name in edit}:
+        if self.edits:
             return
         for probe in self.group("finite"):
-            if any(self.agrees(probe, {"mask": edit["mask"]}) for edit in finite_fill.edits):
+            if not self.is_right(probe) and any(self.agrees(probe, edit) for edit in finite_fill.edits):
                 self.tell_mutant(finite_fill, probe)
         self.empty_row()
 
@@ -411,9 +423,9 @@ class Diagnosis:
                 self.tell("property-empty-row", f"A query that may attend to nothing {what}; conventions differ.",
                           probe, lesson=CAUSAL, severity="note")
 
-    def leading_axes(self, are_core: bool) -> None:
+    def leading_axes(self, unmasked: list[Probe]) -> None:
         batch = self.group("batch")
-        if not batch or are_core:
+        if not batch:
             return
         if self.broken(batch[0]):
             problem = self.learner[batch[0].name].problem or "it returned the wrong shape"
@@ -425,7 +437,8 @@ class Diagnosis:
         raised = [p for p in batch if self.learner[p.name].raised]
         wrong = [p for p in batch if p not in raised and not self.agrees(p)]
         for form in forms(self.kind, False) if wrong else ():
-            if all(self.agrees(p, form[1]) for p in batch if p not in raised):
+            ran = [p for p in unmasked if p not in raised]
+            if all(self.agrees(p, form[1]) for p in ran) and not all(map(self.broken, ran)):
                 what = f"Right in 2-D, but with a batch axis {form[0].what}."
                 self.tell_mutant(form[0], wrong[0], message=what)
                 return
@@ -442,7 +455,7 @@ class Diagnosis:
         for probe in self.group("broadcast"):
             if self.learner[probe.name].raised or self.agrees(probe):
                 continue
-            severity = "note" if self.broken(probe) else "bug"
+            severity = "note" if self.broken(probe) else "bug"  # of another shape: it shows at once
             self.tell_mutant(BY_ID["backward-broadcast-not-summed"], probe, severity)
 
     # ---- unknown mistakes ---------------------------------------------------------------------------------
@@ -457,9 +470,11 @@ class Diagnosis:
             self.tell("property-shape", f"The output has shape {got}, where {want} is due.".replace("[", "").replace("]", ""),
                       odd[0], hint="Follow the shapes: (n, dk) @ (dk, m) → (n, m), then @ (m, dv) → (n, dv).")
         fair = [p for p in ran if not self.broken(p)]
-        if fair and all(self.near(p) for p in fair) and len(self.findings) == before:
-            self.tell("property-precision", "The numbers are right to about three digits only.",
-                      self.first_wrong(fair), hint="Is something rounded, noisy, or kept in float16?")
+        if "property-same-answer-twice" in self.ids():
+            return
+        if sum(map(self.near, fair)) > 0.8 * len(plain) and len(self.findings) == before:
+            self.tell("property-precision", "The numbers are nearly right: to about three digits only.",
+                      self.first_wrong(fair), hint="Is something rounded, kept in float16, or added for safety?")
             return
         self.properties()
         for probe in self.group("large"):
@@ -619,20 +634,13 @@ class Diagnosis:
                 self.tell("property-stale-mask", "A second mask of the same shape gives the first one's answer.",
                           second, hint="Something is kept between calls. What is its key?", lesson=CAUSAL)
 
-    def small_print(self, formula: tuple[Form, ...] | None) -> None:
-        """Weights that do not fit the output, dtypes, float masks, head counts."""
+    def small_print(self, formula: tuple[Form, ...]) -> None:
+        """Weights that do not fit the output, float masks, head counts."""
         for probe in self.group("divides"):
             if not self.learner[probe.name].raised and self.learner[probe.name].record:
                 self.tell("property-heads-must-divide", "num_heads = 4 with d_model = 6 must raise; it returns "
                           "something, which silently drops or mixes features.", probe, lesson=HEADS,
                           hint="What is 6 / 4 features per head?")
-        for probe in self.group("float32") if not any(f.id == "property-dtype" for f in self.findings) else ():
-            dtype, wide = self.learner[probe.name].dtype, self.learner["base"].dtype
-            if wide == "float32":
-                self.tell("property-dtype", "float64 goes in and float32 comes out.", severity="note")
-            elif dtype == "float64":
-                self.tell("property-dtype", "float32 goes in and float64 comes out: np.sqrt(dk) is a float64 "
-                          "that takes the array along (math.sqrt is not).", severity="note")
         if formula != ():
             return
         if self.kind in ("scaled_dot_product_attention", "cross_attention"):
@@ -644,6 +652,15 @@ class Diagnosis:
                 what = outcome.problem or "it is read as if it were boolean"
                 self.tell("property-float-mask", f"A float mask of 0 and −inf, to be added, is a bonus: {what}.",
                           hint="mask.dtype tells the two conventions apart.", lesson=CAUSAL, severity="note")
+
+    def dtypes(self) -> None:
+        for probe in self.group("float32"):
+            dtype, wide = self.learner[probe.name].dtype, self.learner["base"].dtype
+            if wide == "float32":
+                self.tell("property-dtype", "float64 goes in and float32 comes out.", severity="note")
+            elif dtype == "float64":
+                self.tell("property-dtype", "float32 goes in and float64 comes out (np.sqrt(dk), for one, is a "
+                          "float64 that takes an array along; math.sqrt is not).", severity="note")
 
     def check_weights(self) -> None:
         for probe in self.group("plain", "masked"):
@@ -693,7 +710,10 @@ class Diagnosis:
                 self.tell_mutant(BY_ID["mask-as-bias"], probe)
                 return
             fill = float(largest.max(where=largest != 0, initial=-np.inf))
-            if fill > -1e-3:
+            if fill > 1e-3:
+                self.tell("property-mask-values", f"Forbidden keys get {fill:g} added: they would win.", probe,
+                          hint="Which sign does −∞ have?", lesson=CAUSAL)
+            elif fill > -1e-3:
                 self.tell_mutant(BY_ID["mask-fill-zero"], probe)
             elif fill >= -1e5:
                 self.tell_mutant(BY_ID["mask-fill-small"], probe)

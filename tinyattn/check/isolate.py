@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from . import child
-from .probes import KINDS, Probe, probes
+from .probes import BATCHED, KINDS, Probe, probes
 
 TIME_LIMIT = 10.0  # seconds for all calls together
 Plan = dict[str, list[Probe]]
@@ -39,7 +39,7 @@ def full_plan() -> Plan:
 
 def _job(path: str, function: str | None, plan: Plan, kind: str | None) -> dict[str, Any]:
     calls = {name: [(p.name, p.args, p.read_only) for p in ps] for name, ps in plan.items()}
-    return {"path": path, "function": function, "kind": kind, "plan": calls}
+    return {"path": path, "function": function, "kind": kind, "plan": calls, "batched": BATCHED}
 
 
 def _read(lines: list[str], ended: str | None) -> Run:

@@ -25,6 +25,10 @@ KINDS = {  # what is checked, by name, and the names of its arguments
     "cross_attention": ("X", "context", "Wq", "Wk", "Wv"),
     "scaled_dot_product_attention_backward": ("dO", "Q", "K", "V", "mask"),
 }
+BATCHED = {  # how many of them, from the first, would carry a batch axis
+    "scaled_dot_product_attention": 3, "causal_mask": 0, "multi_head_attention": 1, "cross_attention": 2,
+    "scaled_dot_product_attention_backward": 4,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
