@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 def judge(run: Run, plan: Plan, function: str | None = None) -> Report:
     """The findings on all functions that a run has called; stubs count only where nothing else is there."""
     if run.load:
-        return Report([_load_error(run.load)], [])
+        return Report([load_error(run.load)], [])
     findings: list[Finding] = []
     for name, kind in run.kinds.items():
         findings += diagnose(kind, name, plan[kind], run.records[name])
@@ -75,7 +75,7 @@ def judge(run: Run, plan: Plan, function: str | None = None) -> Report:
     return Report(sorted(findings, key=lambda f: f.severity == "note"), list(run.kinds))
 
 
-def _load_error(error: dict[str, Any]) -> Finding:
+def load_error(error: dict[str, Any]) -> Finding:
     from .diagnose import at_line
 
     kind = error["error"]

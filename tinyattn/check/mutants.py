@@ -317,21 +317,20 @@ _CALLS = {
 
 
 @cache
-def _lines(kind: str) -> list[tuple[str, str, str]]:
-    """A right program with what it calls, as lines: indent, code, and the name of a named line."""
-    text = "\n".join(inspect.getsource(getattr(reference, f)).rstrip() for f in (*_CALLS[kind], kind))
-    matches = ((line, _ANCHOR.match(line)) for line in text.split("\n"))
-    return [(m[1], m[2], m[3]) if m else ("", line, "") for line, m in matches]
+def _lines(function: str) -> list[tuple[str, str, str]]:
+    """A function's text as lines: indent, code, and the name of a named line."""
+    lines = inspect.getsource(getattr(reference, function)).rstrip().split("\n")
+    return [(m[1], m[2], m[3]) if (m := _ANCHOR.match(line)) else ("", line, "") for line in lines]
 
 
 @cache
 def lines_named(kind: str) -> dict[str, str]:
     """The named lines of a right program, in the order of the data: {"scale": "scores = scores / …"}."""
-    return {name: code for _, code, name in _lines(kind) if name}
+    return {name: code for f in (*_CALLS[kind], kind) for _, code, name in _lines(f) if name}
 
 
-def source(kind: str, edits: tuple[Edit, ...] = ()) -> str | None:
-    """The program's text with the edits in it; None where two of them want the same line."""
+def _texts(kind: str, edits: tuple[Edit, ...]) -> tuple[str, ...] | None:
+    """The functions of the program with the edits in them; None where two edits want the same line."""
     text = dict(lines_named(kind))
     whole = [(name, new) for edit in edits for name, new in edit.items() if name in text and "{}" not in new]
     if len({name for name, _ in whole}) < len(whole):
@@ -341,23 +340,37 @@ def source(kind: str, edits: tuple[Edit, ...] = ()) -> str | None:
         for name, new in edit.items():
             if name in text and "{}" in new:
                 text[name] = new.replace("{}", text[name])
-    return "\n".join(
-        indent + (text[name].replace("\n", "\n" + indent) if name else code) for indent, code, name in _lines(kind)
+    return tuple(
+        "\n".join(
+            indent + (text[name].replace("\n", "\n" + indent) if name else code)
+            for indent, code, name in _lines(function)
+        )
+        for function in (*_CALLS[kind], kind)
     )
 
 
+def source(kind: str, edits: tuple[Edit, ...] = ()) -> str | None:
+    """The program's text with the edits in it; None where two of them want the same line."""
+    texts = _texts(kind, edits)
+    return None if texts is None else "\n\n\n".join(texts)
+
+
+_code = cache(lambda text: compile(text, "<mutant>", "exec"))
+
+
 @cache
-def _compile(kind: str, text: str) -> Callable[..., Any]:
+def _assemble(kind: str, texts: tuple[str, ...]) -> Callable[..., Any]:
     namespace = {**vars(reference), FILL: -10.0}
-    exec(text, namespace)
+    for text in texts:
+        exec(_code(text), namespace)
     function: Callable[..., Any] = namespace[kind]
     return function
 
 
 def program(kind: str, edits: tuple[Edit, ...] = ()) -> Callable[..., Any] | None:
     """The right program with these edits, ready to call; None where the edits exclude each other."""
-    text = source(kind, edits)
-    return None if text is None else _compile(kind, text)
+    texts = _texts(kind, edits)
+    return None if texts is None else _assemble(kind, texts)
 
 
 def touches_mask(edit: Edit) -> bool:
