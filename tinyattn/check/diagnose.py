@@ -72,7 +72,8 @@ def describe(value: Record) -> str:
 def at_line(record: Record) -> str:
     """The exception of a call, with the learner's own line."""
     where = f" (line {record['line']}: `{record['code']}`)" if "line" in record else ""
-    return f"{record['error']}: {record['message'].splitlines()[0] if record['message'] else ''}{where}"
+    message = record["message"].split("\n")[0]
+    return f"{record['error']}: {message[:100]}{'…' * (len(message) > 100)}{where}"
 
 
 def _array(value: Record) -> Array | None:
@@ -179,7 +180,10 @@ class Diagnosis:
 
     def agrees(self, probe: Probe, *more: Edit, fully: bool = False) -> bool:
         """Whether the learner's outcome is that of the formula found, with these edits on top."""
-        edits = (*self.edits, *more)
+        return self.agrees_with(probe, (*self.edits, *more), fully)
+
+    def agrees_with(self, probe: Probe, edits: tuple[Edit, ...], fully: bool = False) -> bool:
+        """Whether the learner's outcome is that of the program with these edits (and no number is free)."""
         if mutants.program(self.kind, edits) is None:
             return False
         candidate = evaluate(self.kind, edits, probe)
@@ -193,8 +197,7 @@ class Diagnosis:
 
     def first_wrong(self, probes: Iterable[Probe]) -> Probe | None:
         wrong = [p for p in probes if not self.is_right(p)]
-        ran = [p for p in wrong if not self.broken(p)]
-        return min(ran or wrong, key=lambda p: p.size, default=None)
+        return next((p for p in wrong if not self.broken(p)), wrong[0] if wrong else None)
 
     # ---- telling ------------------------------------------------------------------------------------------
     def evidence(self, probe: Probe | None, expected: Arrays | None = None) -> dict[str, Any]:
@@ -246,7 +249,9 @@ class Diagnosis:
         found = (*(formula or ()), *(mask_formula or ()))
         for mutant, edit in sorted(found, key=self.position):
             where = masked if mutants.touches_mask(edit) else plain
-            self.tell_mutant(mutant, self.first_wrong(where) or self.first_wrong(batch))
+            others = tuple(e for e in self.edits if e is not edit)
+            shows = [p for p in where if not self.agrees_with(p, others)]
+            self.tell_mutant(mutant, self.first_wrong(shows) or self.first_wrong([*where, *batch]))
         self.inputs()
         if formula is None or mask_formula is None:
             self.stateful()

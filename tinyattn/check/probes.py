@@ -64,11 +64,11 @@ def _attention(rng: np.random.Generator) -> Iterator[Probe]:
 
     Q = np.array([[2.0, 0, 1, 1], [0, 2, -1, 1], [1, -1, 2, 2]])
     K = np.array([[1.0, 0, 2, 1], [0, 3, 1, -2], [2, 1, 0, 1]])
-    yield Probe("2 queries, 3 keys, V = I", "plain", (Q[:2], K, np.eye(3)))
-    yield Probe("3 queries, 3 keys, V = I", "plain", (Q, K, np.eye(3)))
+    yield Probe("2 × 3, V = I, so the output is the weights", "plain", (Q[:2], K, np.eye(3)))
+    yield Probe("3 × 3, V = I, so the output is the weights", "plain", (Q, K, np.eye(3)))
     irregular3 = np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]], dtype=bool)
-    yield Probe("mask with holes, V = I", "masked", (Q[:2], K, np.eye(3), irregular3[:2]))
-    yield Probe("mask, causal, V = I", "masked", (Q, K, np.eye(3), causal_mask(3)))
+    yield Probe("mask with holes, V = I, so the output is the weights", "masked", (Q[:2], K, np.eye(3), irregular3[:2]))
+    yield Probe("mask, causal, V = I, so the output is the weights", "masked", (Q, K, np.eye(3), causal_mask(3)))
     for name, shape in {
         "one query": (1, 4, 3, 2), "one key": (4, 1, 3, 2), "values of width 1": (3, 5, 2, 1),
         "keys of width 1": (3, 4, 1, 2), "more keys": (5, 7, 3, 4), "the same sizes again": (5, 7, 3, 4),

@@ -92,9 +92,9 @@ def wrap(text: str, indent: str, style: str = "", first: str = "") -> list[Line]
     return [[(line, style)] for line in [*lines, current]]
 
 
-def finding_lines(finding: "Finding", label: str, solution: bool) -> list[Line]:
-    """One finding: name, sentence, evidence, the lesson's sentence, hint."""
-    evidence = finding.evidence
+def finding_lines(finding: "Finding", label: str, solution: bool, seen: str = "") -> list[Line]:
+    """One finding: name, sentence, evidence (if it is not the input just seen), the lesson's sentence, hint."""
+    evidence = finding.evidence if finding.evidence.get("input") != seen else {}
     lines: list[Line] = [[(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]]
     lines += wrap(finding.message, "     ")
     if finding.severity == "bug" and evidence:
@@ -138,8 +138,9 @@ def report_lines(report: "Report", solution: bool = False) -> list[Line]:
         lines.append([])
         if len(bugs) > 1:
             lines += [[("  Several things at once; they are listed in the order in which to mend them.", "")], []]
-        for i, finding in enumerate(bugs, 1):
-            lines += finding_lines(finding, f"{i}." if len(bugs) > 1 else "→", solution)
+        for i, finding in enumerate(bugs):
+            seen = bugs[i - 1].evidence.get("input", "") if i else ""
+            lines += finding_lines(finding, f"{i + 1}." if len(bugs) > 1 else "→", solution, seen)
         for finding in found[len(bugs) :]:
             lines += finding_lines(finding, "note", solution)
     elsewhere = [f for f in report.findings if f.function not in (report.functions or [""])]
