@@ -117,7 +117,7 @@ def run(functions: dict[str, Callable[..., Any]], job: dict[str, Any], write: Wr
     for name, function in functions.items():
         kind = job["kind"] or infer(name, function, job["plan"])
         write({"function": name, "kind": kind})
-        batched, calls = job["batched"][kind], job["plan"][kind]
+        batched, calls = job["batched"].get(kind, 0), job["plan"][kind]
         if calls and batched:
             write({"begin": calls[0][0]})
             first = [call(function, *calls[0][1:], job["path"], lifted) for lifted in (0, batched)]

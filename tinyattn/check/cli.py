@@ -10,7 +10,7 @@ from pathlib import Path
 from . import Report, check_file, judge, load_error, matrix
 from .diagnose import Finding
 from .isolate import Run, full_plan, run_file
-from .mutants import BY_ID, MUTANTS
+from .mutants import BY_ID, MUTANTS, source
 from .practice import SENTENCE, STEPS, TEMPLATE, plan
 from .report import Line, report_lines, show, wrap
 
@@ -132,7 +132,7 @@ def break_it(argv: list[str]) -> int:
     mutant = BY_ID[given.mutant] if given.mutant else random.choice(MUTANTS)
     kind, edit = matrix.home(mutant)
     show([[("One line or two of this program are wrong.", "bold")], [],
-          *[[("    " + line, "")] for line in matrix.tidy(kind, edit).splitlines()], []])
+          *[[("    " + line, "")] for line in (source(kind, (edit,)) or "").splitlines()], []])
     asked, answers = sys.stdin.isatty(), {}
     symptoms = matrix.symptoms(kind, edit)
     for question in symptoms:

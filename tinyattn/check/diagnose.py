@@ -389,7 +389,7 @@ class Diagnosis:
                 self.tell("property-mask-extremes", "With scores of ±100000 in a masked row the result is wrong.",
                           probe, hint="Which masked score could still win, which allowed one could vanish?",
                           lesson=CAUSAL)
-        if self.edits:
+        if self.edits or small.id in self.ids():
             return
         for probe in self.group("finite"):
             if not self.is_right(probe) and any(self.agrees(probe, edit) for edit in finite_fill.edits):
@@ -712,7 +712,8 @@ class Diagnosis:
                 self.tell_mutant(BY_ID["mask-times-inf"], probe)
                 return
             if set(np.unique(largest)) <= {0.0, 1.0} and largest.any():
-                self.tell_mutant(BY_ID["mask-as-bias"], probe)
+                self.tell_mutant(BY_ID["mask-as-bias"], probe, message="It holds the numbers 1 and 0: added to the "
+                                 "scores, that forbids nothing and only nudges.")
                 return
             fill = float(largest.max(where=largest != 0, initial=-np.inf))
             if fill > 1e-3:

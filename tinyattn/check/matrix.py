@@ -29,14 +29,6 @@ def home(mutant: Mutant) -> tuple[str, Edit]:
     return kind, {name: text.replace(mutants.FILL, "-10.0") for name, text in mutant.edits[0].items()}
 
 
-def tidy(kind: str, edit: Edit) -> str:
-    """The program as a learner would write it: without types."""
-    text = mutants.source(kind, (edit,)) or ""
-    for noise in (": Array | None", ": Array", " -> Array", ": int"):
-        text = text.replace(noise, "")
-    return text.replace(" -> tuple[Array, Array, Array]", "")
-
-
 def records(kind: str, edit: Edit) -> dict[str, dict[str, Any]]:
     """What the check would record of this program."""
     function, told = mutants.program(kind, (edit,)), {}
@@ -106,9 +98,10 @@ def symptoms(kind: str, edit: Edit) -> dict[str, tuple[bool, str]]:
     value = lambda name: evaluate(kind, (edit,), by_name[name])
     told: dict[str, tuple[bool, str]] = {}
     if "V = 1" in by_name:
-        ones = value("V = 1")
-        told["Do the weights of each row still sum to 1?"] = (
-            ones is not None and close(ones, (np.ones_like(ones[0]),)), "")
+        Q, K, V, mask = by_name["masked base"].args
+        sums = [evaluate(kind, (edit,), Probe("", "", (Q, K, V**0, *more))) for more in ((), (mask,))]
+        told["Does each row of the weights still sum to 1, with a mask too?"] = (
+            all(s is not None and close(s, (np.ones_like(s[0]),)) for s in sums), "")
     if "the future changed" in by_name:
         base, changed = value("causal base"), value("the future changed")
         leaks = base is None or changed is None or not close((changed[0][:-1],), (base[0][:-1],))

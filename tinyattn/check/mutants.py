@@ -350,9 +350,15 @@ def _texts(kind: str, edits: tuple[Edit, ...]) -> tuple[str, ...] | None:
 
 
 def source(kind: str, edits: tuple[Edit, ...] = ()) -> str | None:
-    """The program's text with the edits in it; None where two of them want the same line."""
+    """The program as a learner would write it, without types, and with the edits in it; None where two of
+    them want the same line."""
     texts = _texts(kind, edits)
-    return None if texts is None else "\n\n\n".join(texts)
+    if texts is None:
+        return None
+    text = re.sub(r": Array \| None = None|: Array|: int", lambda m: "=None" * ("None" in m[0]), "\n\n\n".join(texts))
+    text = re.sub(r"\(\n +(.*)\n\) -> ", r"(\1) -> ", text)  # a signature on one line
+    text = re.sub(r" -> (tuple\[.*\]|Array):", ":", text)
+    return re.sub(r"\n +pass(?=\n)", "", text)
 
 
 _code = cache(lambda text: compile(text, "<mutant>", "exec"))

@@ -112,7 +112,7 @@ why_three_projections = ""  # your answer in a sentence; then look at the experi
 SENTENCE = "the dog was tired so it slept".split()
 _IS = np.eye(6)[[0, 1, 2, 3, 4, 5, 2]]  # article, noun, verb, adjective, conjunction, pronoun, verb
 _SEEKS = np.eye(6)[[0, 0, 1, 1, 3, 1, 5]]  # the dog ← was, tired, it;  it ← slept;  tired ← so
-SENTENCE_PROBE = Probe("the sentence", "", (9.0 * _SEEKS, _IS, np.eye(7), causal_mask(7)))
+SENTENCE_PROBE = Probe("the sentence", "", (6.0 * _SEEKS, _IS, np.eye(7), causal_mask(7)))
 
 
 def _weights_probes() -> dict[str, tuple[Probe, bool]]:
@@ -155,6 +155,9 @@ def _missing(run: Run, name: str) -> list[Finding]:
         if errors != {"NotImplementedError"}:
             return []
         return [Finding("error-not-written", "bug", name, "Not written yet.")]
+    if run.broke:
+        told = f"It was not reached: on {run.broke['function']} ({run.broke['probe']}), {run.broke['how']}."
+        return [Finding("error-stopped", "bug", name, told)]
     return [Finding("error-missing-function", "bug", name, f"There is no function {name} (any more).")]
 
 

@@ -22,8 +22,10 @@ def number(x: float) -> str:
     """Three decimals at most, and no zeros at the end."""
     if not np.isfinite(x):
         return str(x).replace("inf", "∞").replace("nan", "NaN").replace("-", "−")
-    text = f"{x:.3f}".rstrip("0").rstrip(".") if 1e-3 <= abs(x) < 1e5 or x == 0 else f"{x:.2g}"
-    return text.replace("-", "−") if text != "-0" else "0"
+    if x == int(x) and abs(x) < 1e7:
+        return str(int(x)).replace("-", "−")
+    text = f"{x:.3f}".rstrip("0").rstrip(".") if 1e-3 <= abs(x) < 1e5 else f"{x:.2g}"
+    return text.replace("-", "−")
 
 
 def block(title: str, values: Any, other: Any = None) -> list[Line]:
@@ -141,7 +143,7 @@ def report_lines(report: "Report", solution: bool = False) -> list[Line]:
         for i, finding in enumerate(bugs):
             seen = bugs[i - 1].evidence.get("input", "") if i else ""
             lines += finding_lines(finding, f"{i + 1}." if len(bugs) > 1 else "→", solution, seen)
-        for finding in found[len(bugs) :]:
+        for finding in found if not bugs else ():
             lines += finding_lines(finding, "note", solution)
     elsewhere = [f for f in report.findings if f.function not in (report.functions or [""])]
     for finding in elsewhere:
@@ -173,14 +175,10 @@ def show(lines: list[Line]) -> None:
 
 def heatmap(weights: Array, words: list[str]) -> list[Line]:
     """Attention as shades, one row per query."""
-    width = max(map(len, words)) + 1
-    head = "".join(word.rjust(width) for word in words)
-    lines: list[Line] = [[(" " * (width + 1) + head, "dim")]]
+    width = max(8, *(len(word) + 2 for word in words))
+    lines: list[Line] = [[(" " * width + "".join(word.rjust(width) for word in words), "dim")]]
     for word, row in zip(words, weights):
-        cells = ["█▓▒░ "[min(4, int(5 * (1 - w)))] * 2 for w in np.clip(row, 0, 1)]
         best = int(np.argmax(row))
-        lines.append([(word.rjust(width) + " ", "")] + [
-            (f"{c} {w:.1f}".rjust(width)[-width:], "bold" if j == best else "")
-            for j, (c, w) in enumerate(zip(cells, row))
-        ])
+        cells = [f"{' ░▒▓█'[min(4, int(5 * w))] * 2} {w:.2f}".rjust(width) for w in np.clip(row, 0, 1)]
+        lines.append([(word.rjust(width), ""), *((c, "bold" if j == best else "") for j, c in enumerate(cells))])
     return lines
