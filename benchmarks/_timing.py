@@ -17,7 +17,7 @@ from typing import Any
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
-import numpy as np
+import numpy as np  # noqa: E402
 
 THREADS = int(os.environ["OPENBLAS_NUM_THREADS"])
 
@@ -42,7 +42,9 @@ def torch_or_none() -> Any:
     return torch
 
 
-def interleaved(functions: dict[str, Callable[[], Any]], rounds: int = 15, least: float = 0.02) -> dict[str, list[float]]:
+def interleaved(
+    functions: dict[str, Callable[[], Any]], rounds: int = 15, least: float = 0.02
+) -> dict[str, list[float]]:
     """Seconds per call of each function, one figure a round; in a round each function runs once, in turn.
 
     Whatever slows the machine for a while then slows all of them, and the ratio within a round stays right.
@@ -97,8 +99,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     cells = [[str(c) for c in row] for row in (header, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     rule = ["-" * widths[0], *("-" * (w - 1) + ":" for w in widths[1:])]
-    for row in (cells[0], rule, *cells[1:]):
-        print("| " + " | ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))) + " |")
+    for first, *rest in (cells[0], rule, *cells[1:]):
+        print("|", " | ".join([first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(rest, widths[1:]))]), "|")
     print()
 
 
