@@ -1,5 +1,6 @@
 """tinyattn: attention down to its last derivative, in NumPy. Read tensor.py first, then ops.py."""
 
+from . import efficient as efficient
 from . import nn as nn
 from . import optim as optim
 from .attention import *

@@ -9,9 +9,10 @@ a matrix of fixed size.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,8 +45,8 @@ def flash_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any =
     if block_size < 1:
         raise ValueError(f"block_size {block_size}: a tile holds at least one score, 256 × 256 suit most caches")
     inputs = (Q, K, V) if mask is None else (Q, K, V, mask)
-    return _tiled(*inputs, band=(0 if causal else -FAR, FAR), blocks=None, scale=_scale(scale, Q),
-                  size=(block_size, block_size))  # fmt: skip
+    size = (min(block_size, shape[-2]) or 1, min(block_size, shape[-1]) or 1)
+    return _tiled(*inputs, plan=_Plan(_scale(scale, Q), size, (0 if causal else -FAR, FAR)))
 
 
 def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: bool = True,
@@ -63,8 +64,7 @@ def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: boo
     if window < 1:
         raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
     side = min(max(window, 64), 256)  # of a tile: a few per block of queries cover its band
-    return _tiled(Q, K, V, band=(0 if causal else 1 - window, window - 1), blocks=None, scale=_scale(scale, Q),
-                  size=(side, side))  # fmt: skip
+    return _tiled(Q, K, V, plan=_Plan(_scale(scale, Q), (side, side), (0 if causal else 1 - window, window - 1)))
 
 
 def block_sparse_attention(Q: Any, K: Any, V: Any, block_mask: Any, block_size: int, *,
@@ -80,7 +80,7 @@ def block_sparse_attention(Q: Any, K: Any, V: Any, block_mask: Any, block_size: 
     *lead, n, m = scores_shape(Q, K, V)
     blocks = np.array(block_mask)  # a copy: the way back reads it again
     if blocks.dtype != bool:
-        raise TypeError(f"the block mask is {blocks.dtype}, not boolean: True = may attend. Use block_mask.astype(bool)")
+        raise TypeError(f"block_mask is {blocks.dtype}, not boolean (True = may attend): use block_mask.astype(bool)")
     if block_size < 1:
         raise ValueError(f"block_size {block_size}: a block has at least one position")
     wanted = (*lead, -(-n // block_size), -(-m // block_size))
@@ -88,8 +88,7 @@ def block_sparse_attention(Q: Any, K: Any, V: Any, block_mask: Any, block_size: 
         raise ValueError(f"block mask of shape {blocks.shape} for {n} queries and {m} keys in blocks of {block_size}: "
                          f"it must be {wanted[-2:]}, or broadcast to {wanted}")  # fmt: skip
     wide = max(block_size, 512 // block_size * block_size)  # neighbouring blocks make one tile up to this wide
-    return _tiled(Q, K, V, band=(-FAR, FAR), blocks=np.broadcast_to(blocks, wanted), scale=_scale(scale, Q),
-                  size=(block_size, wide))  # fmt: skip
+    return _tiled(Q, K, V, plan=_Plan(_scale(scale, Q), (block_size, wide), blocks=np.broadcast_to(blocks, wanted)))
 
 
 def _scale(scale: float | None, Q: Tensor) -> float:
@@ -106,72 +105,79 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 # --- their kernel: tiles with a running softmax ---------------------------------------------------------
 
 
+class _Plan(NamedTuple):
+    """Which tiles are visited."""
+
+    scale: float
+    size: tuple[int, int]  # of a tile: queries, keys
+    band: tuple[int, int] = (-FAR, FAR)  # how far a key may lie behind its query, from … to
+    blocks: Array | None = None  # (..., ⌈n / r⌉, ⌈m / r⌉) booleans, for tiles of r queries
+
+
 @region
-def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, band: tuple[int, int], blocks: Array | None, scale: float,
-           size: tuple[int, int]) -> Any:  # fmt: skip
-    """What the tiles compute, with the whole matrix at once: to hold them against, and for second derivatives."""
+def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: _Plan) -> Any:
+    """What the tiles compute, with the whole matrix at once: the twin for second derivatives."""
     n, m = Q.shape[-2], K.shape[-2]
-    inside = _inside(slice(0, n), slice(0, m), m - n, band)
-    if blocks is not None:
-        inside = inside & blocks.repeat(size[0], -2).repeat(size[0], -1)[..., :n, :m]
-    if mask is None:
-        mask = inside
-    elif mask.dtype == bool:
-        mask = inside & (mask.numpy() if isinstance(mask, Tensor) else mask)
-    else:
-        mask = masked_fill(mask, ~inside, -np.inf)
-    return scaled_dot_product_attention(Q, K, V, mask, scale=scale)
+    forbidden = _forbidden(n, m, m - n, plan.band)
+    if plan.blocks is not None:
+        r = plan.size[0]
+        forbidden = forbidden | ~plan.blocks.repeat(r, -2).repeat(r, -1)[..., :n, :m]
+    if mask is None or mask.dtype == bool:
+        allowed = ~forbidden if mask is None else (mask.numpy() if isinstance(mask, Tensor) else mask) & ~forbidden
+        return scaled_dot_product_attention(Q, K, V, allowed, scale=plan.scale)
+    return scaled_dot_product_attention(Q, K, V, masked_fill(mask, forbidden, -np.inf), scale=plan.scale)
 
 
 def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Array | None = None, *, extra: Any,
-                    needs: Any, band: Any, blocks: Any, scale: float, size: Any) -> tuple[Any, ...]:  # fmt: skip
-    """The way back, which computes each tile of P = softmax(S) again instead of having kept it:
+                    needs: Any, plan: _Plan) -> tuple[Any, ...]:  # fmt: skip
+    """The way back. It computes each tile of P = softmax(S) again, from what two numbers a row have kept of it:
 
-    dV = Pᵀ G,  dS = P ∘ (G Vᵀ - D) with D = the row sums of G ∘ out (all that a row needs of its other tiles),
-    dQ = dS K · scale,  dK = dSᵀ Q · scale,  dmask = dS
+    dV = Pᵀ G,   dS = P ∘ (G Vᵀ - D),   dQ = dS K · scale,   dK = dSᵀ Q · scale,   dmask = dS
+
+    D, the row sums of P ∘ G Vᵀ, would need the whole row; but they are the row sums of G ∘ out.
     """
     Q, K, V, top, total = extra
-    g = g / total  # P = e^(S - top) / total: the division is done here once, on (n, dv)
-    D = np.sum(g * out, axis=-1, keepdims=True)
-    dQ, dK, dV = np.zeros(Q.shape, out.dtype), np.zeros(K.shape, out.dtype), np.zeros(V.shape, out.dtype)
-    dmask = np.zeros((1,) * (Q.ndim - mask.ndim) + mask.shape, out.dtype) if mask is not None and needs[3] else None
-    spare = np.empty(_tile_shape(Q, K, size), out.dtype)
-    for head, rows, q, tiles in _walk(Q, K, mask, band, blocks, scale, size, out.dtype):
-        g_rows, k, v = g[head][rows], K[head], V[head]
+    dtype = out.dtype
+    dQ, dK, dV = np.zeros(Q.shape, dtype), np.zeros(K.shape, dtype), np.zeros(V.shape, dtype)
+    dmask = np.zeros((1,) * (Q.ndim - mask.ndim) + mask.shape, dtype) if mask is not None and needs[3] else None
+    spare = np.empty(plan.size, dtype)
+    for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
+        G = g[head][rows] / total[head][rows]  # P = e^(S - top) / total: divided here, once for all tiles of the row
+        D = np.sum(G * out[head][rows], axis=-1, keepdims=True)
         for cols, P in tiles:
             P -= top[head][rows]
             np.exp(P, out=P)
-            dV[head][cols] += P.T @ g_rows  # (c, r) @ (r, dv)
-            dS = np.matmul(g_rows, v[cols].T, out=spare[: P.shape[0], : P.shape[1]])  # (r, dv) @ (dv, c)
-            dS -= D[head][rows]
+            dV[head][cols] += P.T @ G  # (c, r) @ (r, dv)
+            dS = np.matmul(G, V[head][cols].T, out=spare[: P.shape[0], : P.shape[1]])  # (r, dv) @ (dv, c)
+            dS -= D
             dS *= P
-            dQ[head][rows] += dS @ k[cols]  # (r, c) @ (c, dk)
+            dQ[head][rows] += dS @ K[head][cols]  # (r, c) @ (c, dk)
             dK[head][cols] += dS.T @ q  # (c, r) @ (r, dk)
             if dmask is not None:
                 _add_tile(dmask, head, rows, cols, dS)
-    dQ *= scale
+    dQ *= plan.scale
     return dQ, dK, dV, dmask
 
 
 @fused(_plain, _tiled_backward)
-def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, band: tuple[int, int], blocks: Array | None,
-           scale: float, size: tuple[int, int]) -> tuple[Array, Any]:  # fmt: skip
-    """The softmax of a row from its pieces. Of the scores seen so far only three things are kept per row:
+def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Plan) -> tuple[Array, Any]:
+    """The softmax of a row from its pieces. Of the scores s seen so far a row keeps three things:
 
         top = max s,   total = Σ e^(s - top),   out = Σ e^(s - top) v
 
     A piece that raises the maximum shrinks what was summed under the old one by e^(old - new); the rest is addition.
-    At the end out / total is the attention. For the way back, top and total stay: two numbers a row. (The paper keeps
-    their log-sum-exp, top + log total, which loses digits where scores are large.)
+    At the end out / total is the attention. For the way back top and total stay. (The paper keeps one number, their
+    log-sum-exp top + log total; where scores are large it has too few digits left for the total.)
     """
     dtype = np.result_type(Q, K, V, 0.0)
     lead, n, dv = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), Q.shape[-2], V.shape[-1]
     Q, K, V = (np.broadcast_to(x, lead + x.shape[-2:]) for x in (Q, K, V))
     if mask is not None and not (np.isfinite(K).all() and np.isfinite(V).all()):
-        K, V = _without_unused(K, V, mask, n, band)
+        K, V = _without_unused(K, V, mask, n, plan.band)
     out = np.zeros((*lead, n, dv), dtype)
     top, total = np.full((*lead, n, 1), -np.inf, dtype), np.zeros((*lead, n, 1), dtype)
-    for head, rows, _, tiles in _walk(Q, K, mask, band, blocks, scale, size, dtype):
+    ones = np.ones((plan.size[1], 1), dtype)
+    for head, rows, _, tiles in _walk(Q, K, mask, plan, dtype):
         o, t, old = out[head][rows], total[head][rows], top[head][rows]  # views: what is written there stays
         for cols, S in tiles:  # S (r, c)
             new = np.maximum(old, S.max(axis=-1, keepdims=True))
@@ -180,87 +186,82 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, band: tup
             P = np.exp(S, out=S)
             shrink = np.exp(old - shift)
             t *= shrink
-            t += P.sum(axis=-1, keepdims=True)
+            t += P @ ones[: P.shape[1]]  # the row sums, at the speed of a product
             o *= shrink
             o += P @ V[head][cols]  # (r, c) @ (c, dv)
             old[...] = new
-    total[total == 0] = 1  # empty rows: 0 / 1
+    total[total == 0] = 1  # rows that saw nothing: 0 / 1, and e^(-inf - 0) on the way back
     top[top == -np.inf] = 0
     out /= total
     return out, (Q, K, V, top, total)
 
 
-def _walk(Q: Array, K: Array, mask: Array | None, band: tuple[int, int], blocks: Array | None, scale: float,
-          size: tuple[int, int], dtype: Any) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, Array]]]]:  # fmt: skip
-    """Head by head, block of queries by block of queries: (head, rows, q · scale, its tiles). The tiles share memory."""
+def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan, dtype: Any) -> Iterator[tuple[Any, slice, Array, Any]]:
+    """By heads and blocks of queries: (head, rows, q · scale, tiles), the tiles being (columns, scores), one at a time.
+
+    Scores are -inf where the band or a boolean mask forbids; a float mask is added. All tiles share one array in turn.
+    """
     n, m = Q.shape[-2], K.shape[-2]
+    r, c = plan.size
     if mask is not None:
         mask = np.broadcast_to(mask, (*Q.shape[:-1], m))
-    tile = np.empty(_tile_shape(Q, K, size), dtype)
+    buffer = np.empty(plan.size, dtype)
+    forbidden = functools.cache(_forbidden)  # along the band's edge one tile looks like another
+
+    def tiles(head: Any, rows: slice, q: Array) -> Iterator[tuple[slice, Array]]:
+        for start, end in _runs(head, rows, m, m - n, plan):
+            for j in range(start, end, c):
+                cols = slice(j, min(j + c, end))
+                S = buffer[: len(q), : cols.stop - j]
+                np.matmul(q, K[head][cols].T, out=S)  # (r, dk) @ (dk, c)
+                if mask is not None and mask.dtype == bool:
+                    np.copyto(S, -np.inf, where=~mask[head][rows, cols])
+                elif mask is not None:
+                    S += mask[head][rows, cols]
+                ahead = rows.start + m - n - j  # of the first key, the first query
+                if ahead - S.shape[1] + 1 < plan.band[0] or ahead + S.shape[0] - 1 > plan.band[1]:
+                    np.copyto(S, -np.inf, where=forbidden(*S.shape, ahead, plan.band))
+                yield cols, S
+
     for head in np.ndindex(Q.shape[:-2]):
-        for i in range(0, n, size[0]):
-            rows = slice(i, min(i + size[0], n))
-            q = Q[head][rows] * scale
-            visited = None if blocks is None else blocks[head][i // size[0]]
-            columns = _columns(rows, m - n, m, band, visited, size)
-            yield head, rows, q, _tiles(q, K[head], None if mask is None else mask[head], rows, columns, m - n, band, tile)
+        for i in range(0, n, r):
+            rows = slice(i, min(i + r, n))
+            q = Q[head][rows] * plan.scale
+            yield head, rows, q, tiles(head, rows, q)
 
 
-def _columns(rows: slice, offset: int, m: int, band: tuple[int, int], visited: Array | None,
-             size: tuple[int, int]) -> list[slice]:  # fmt: skip
-    """The tiles' columns: those that the band lets any of the rows see, or runs of neighbouring visited blocks."""
-    if visited is None:
-        runs = [(max(0, rows.start + offset - band[1]), min(m, rows.stop + offset - band[0]))]
-    else:
-        edges = np.flatnonzero(np.diff(visited, prepend=False, append=False)) * size[0]
-        runs = [(a, min(b, m)) for a, b in edges.reshape(-1, 2).tolist()]
-    return [slice(j, min(j + size[1], end)) for start, end in runs for j in range(start, end, size[1])]
+def _runs(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> list[tuple[int, int]]:
+    """(start, end) of the keys to visit for some rows: the band's, or each run of neighbouring listed blocks."""
+    if plan.blocks is None:
+        return [(max(0, rows.start + offset - plan.band[1]), min(m, rows.stop + offset - plan.band[0]))]
+    r = plan.size[0]
+    edges = np.flatnonzero(np.diff(plan.blocks[head][rows.start // r], prepend=False, append=False)) * r
+    return [(start, min(end, m)) for start, end in edges.reshape(-1, 2).tolist()]
 
 
-def _tiles(q: Array, K: Array, mask: Array | None, rows: slice, columns: list[slice], offset: int,
-           band: tuple[int, int], tile: Array) -> Iterator[tuple[slice, Array]]:  # fmt: skip
-    """(columns, the scores there): -inf where the band or a boolean mask forbids, a float mask added."""
-    for cols in columns:
-        S = np.matmul(q, K[cols].T, out=tile[: len(q), : cols.stop - cols.start])  # (r, dk) @ (dk, c) -> (r, c)
-        if mask is not None:
-            part = mask[rows, cols]
-            if mask.dtype == bool:
-                np.copyto(S, -np.inf, where=~part)
-            else:
-                S += part
-        nearest, farthest = rows.start + offset - cols.stop + 1, rows.stop - 1 + offset - cols.start
-        if nearest < band[0] or farthest > band[1]:  # only the tiles on the band's edge
-            np.copyto(S, -np.inf, where=~_inside(rows, cols, offset, band))
-        yield cols, S
-
-
-def _inside(rows: slice, cols: slice, offset: int, band: tuple[int, int]) -> Array:
-    """(r, c) booleans: key j lies band[0] … band[1] positions behind query i, whose own position is i + offset."""
-    behind = np.arange(rows.start, rows.stop)[:, None] + offset - np.arange(cols.start, cols.stop)
-    inside: Array = (behind >= band[0]) & (behind <= band[1])
-    return inside
-
-
-def _tile_shape(Q: Array, K: Array, size: tuple[int, int]) -> tuple[int, int]:
-    return min(size[0], Q.shape[-2]), min(size[1], K.shape[-2])
+def _forbidden(n: int, m: int, ahead: int, band: tuple[int, int]) -> Array:
+    """(n, m) booleans, True outside the band: key j lies i + ahead - j positions behind query i."""
+    behind = np.arange(ahead, n + ahead)[:, None] - np.arange(m)
+    forbidden: Array = (behind < band[0]) | (behind > band[1])
+    return forbidden
 
 
 def _without_unused(K: Array, V: Array, mask: Array, n: int, band: tuple[int, int]) -> tuple[Array, Array]:
     """K and V with zeros for keys that no query may attend to: their NaN must not meet a weight of 0."""
     m = K.shape[-2]
-    mask = np.broadcast_to(mask, (*np.shape(mask)[:-2], n, m))
+    mask = np.broadcast_to(mask, (*mask.shape[:-2], n, m))
     used = np.zeros((*mask.shape[:-2], m), bool)
     for i in range(n):  # a row at a time: no second (n, m) array
-        allowed = mask[..., i, :] if mask.dtype == bool else mask[..., i, :] != -np.inf
-        used |= allowed & _inside(slice(i, i + 1), slice(0, m), m - n, band)[0]
+        row = mask[..., i, :] if mask.dtype == bool else mask[..., i, :] != -np.inf
+        used |= row & ~_forbidden(1, m, i + m - n, band)[0]
     return np.where(used[..., None], K, 0), np.where(used[..., None], V, 0)
 
 
 def _add_tile(total: Array, head: tuple[int, ...], rows: slice, cols: slice, tile: Array) -> None:
-    """total[head][rows, cols] += tile, summed over the axes along which total was broadcast (length 1)."""
-    target = total[tuple(i if n > 1 else 0 for i, n in zip(head, total.shape))]
-    for axis, n in enumerate(target.shape):
-        if n == 1:
+    """total[head][rows, cols] += tile, summed over the axes that total has broadcast from length 1."""
+    target = total[tuple(i if length > 1 else 0 for i, length in zip(head, total.shape))]
+    for axis, length in enumerate(target.shape):
+        if length == 1:
             tile = tile.sum(axis, keepdims=True)
     target[rows if len(target) > 1 else slice(1), cols if target.shape[1] > 1 else slice(1)] += tile
 
@@ -358,12 +359,12 @@ def _normalised(sums: Tensor) -> Tensor:
     return sums[..., :-1] / masked_fill(weight, weight == 0, 1.0)
 
 
-def _key_mask(mask: Any, shape: tuple[int, ...]) -> Array:
-    mask = mask.numpy() if isinstance(mask, Tensor) else np.asarray(mask)
+def _key_mask(key_mask: Any, shape: tuple[int, ...]) -> Array:
+    mask: Array = key_mask.numpy() if isinstance(key_mask, Tensor) else np.asarray(key_mask)
     if mask.dtype != bool:
-        raise TypeError(f"the key mask is {mask.dtype}, not boolean: True = may attend. Use key_mask.astype(bool)")
+        raise TypeError(f"key_mask is {mask.dtype}, not boolean (True = may attend): use key_mask.astype(bool)")
     if not mask.ndim or not _broadcasts(mask.shape, shape):
-        raise ValueError(f"key mask of shape {mask.shape}: it says which keys count, so it must broadcast to {shape}")
+        raise ValueError(f"key_mask of shape {mask.shape}: it says which keys count, so it must broadcast to {shape}")
     return mask
 
 
@@ -378,7 +379,7 @@ def _prefix_product(q: Array, k: Array, v: Array, offset: int) -> Any:
 
     Chunk by chunk: what lies before a chunk is in the state, what lies inside it is a small triangle of scores.
     The derivatives are of the same form, so the op is its own way back:
-    dqᵢ = Σ over j ≤ i + offset of (gᵢ·vⱼ) kⱼ;   dkⱼ = Σ over later i of (vⱼ·gᵢ) qᵢ;   dvⱼ = Σ over later i of (kⱼ·qᵢ) gᵢ
+    dqᵢ = Σ (gᵢ·vⱼ) kⱼ over the same j;   dkⱼ = Σ (vⱼ·gᵢ) qᵢ and dvⱼ = Σ (kⱼ·qᵢ) gᵢ over the i that saw j
     """
     n, m = q.shape[-2], k.shape[-2]
     lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
@@ -390,7 +391,7 @@ def _prefix_product(q: Array, k: Array, v: Array, offset: int) -> Any:
         done = first
         rows, keys = q[..., i : i + CHUNK, :], k[..., first:last, :]
         scores = rows @ keys.mT  # (c, f) @ (f, c)
-        scores *= np.tri(*scores.shape[-2:], i + offset - first)
+        scores *= ~_forbidden(rows.shape[-2], keys.shape[-2], i + offset - first, (0, FAR))
         out[..., i : i + CHUNK, :] = rows @ state + scores @ v[..., first:last, :]
     return out
 
