@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as _numpy
 
+from . import efficient as efficient
 from . import nn as nn
 from . import optim as optim
 from .attention import *
