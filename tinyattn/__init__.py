@@ -2,6 +2,7 @@
 
 import numpy as _numpy
 
+from . import interop as interop
 from . import nn as nn
 from . import optim as optim
 from .attention import *
