@@ -143,9 +143,8 @@ def erf(x: Array) -> Any:
     """
     values, series = _erf_table()
     x64 = np.asarray(x, dtype=float)
-    size = np.minimum(np.abs(x64), 6.0)  # erf(6) is 1 to the last digit
-    with np.errstate(invalid="ignore"):
-        i = np.rint(size * 128).astype(int)
+    size = np.fmin(np.abs(x64), 6.0)  # erf(6) is 1 to the last digit; NaN is put back at the end
+    i = np.rint(size * 128).astype(int)
     d = size - i / 128
     total = series[-1][i]
     for coefficients in series[-2::-1]:
