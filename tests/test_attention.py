@@ -99,6 +99,8 @@ def test_a_float_mask_is_added():
     Q, K, V = qkv()
     bias = RNG.normal(size=(N, M))
     np.testing.assert_allclose(ta.scaled_dot_product_attention(Q, K, V, bias).numpy(), plain(Q, K, V, bias=bias)[0])
+    Q = np.rint(Q).astype(int)
+    np.testing.assert_allclose(ta.scaled_dot_product_attention(Q, K, V, bias).numpy(), plain(Q, K, V, bias=bias)[0])
 
 
 def test_scale():

@@ -39,7 +39,8 @@ def scaled_dot_product_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, sc
     if blocked is not None:
         scores = masked_fill(scores, blocked, -np.inf)
     weights = softmax(scores, axis=-1)
-    out = _dropout(weights, dropout, rng=rng) @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
+    kept = _dropout(weights, dropout, rng=rng) if dropout else weights
+    out = kept @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
     return (out, weights) if return_weights else out
 
 
@@ -166,7 +167,7 @@ def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, An
     if not learned and values.size and (values == 1).any() and ((values == 0) | (values == 1)).all():
         raise ValueError("a float mask of nothing but 0s and 1s would be added to the scores and mask nothing: "
                          "use mask.astype(bool)")  # fmt: skip
-    return np.atleast_2d(values != -np.inf), mask.astype(dtype) if values.dtype != dtype else mask
+    return np.atleast_2d(values != -np.inf), mask.astype(dtype) if values.dtype != dtype and dtype.kind == "f" else mask
 
 
 def causal_mask(n: int, m: int | None = None) -> Array:
