@@ -150,6 +150,15 @@ def test_a_module_without_forward_says_so():
         nn.Module()(1)
 
 
+def test_layers_start_as_documented():
+    linear = nn.Linear(4, 1000, rng=0)
+    for p in linear.weight, linear.bias:
+        assert 0.49 < np.abs(p.numpy()).max() <= 0.5  # uniform within ±1/√in_features
+        assert p.numpy().std() == pytest.approx(0.5 / np.sqrt(3), rel=0.05)
+    assert nn.Embedding(500, 8, rng=0).weight.numpy().std() == pytest.approx(1, rel=0.05)
+    assert nn.Embedding(500, 8, std=0.02, rng=0).weight.numpy().std() == pytest.approx(0.02, rel=0.05)
+
+
 def test_the_same_seed_makes_the_same_model_and_no_two_layers_are_alike():
     one, two = (nn.GPT(11, 6, 8, 2, 2, rng=3).state_dict() for _ in range(2))
     assert all(np.array_equal(one[name], two[name]) for name in one)

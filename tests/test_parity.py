@@ -1,6 +1,8 @@
 """PyTorch beside tinyattn, in float64 to 1e-10: layers, gradients, state dicts both ways, optimisers, masks."""
 
 import functools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -326,3 +328,15 @@ def test_flags_of_flash_attention():
     np.testing.assert_array_equal(interop.mask_from_flash(n, m, causal=True), ta.causal_mask(n, m))
     window = interop.mask_from_flash(n, m, window_size=(1, 0))
     np.testing.assert_array_equal(window, ta.sliding_window_mask(n, 2, m))
+
+
+# --- the page -----------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_page_runs():
+    page = (Path(__file__).parents[1] / "docs" / "pytorch.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    assert len(blocks) == 4
+    names = {}
+    exec("".join(blocks), names)
+    assert all(np.isfinite(p.numpy()).all() for p in names["model"].parameters())
