@@ -123,6 +123,8 @@ def test_astype_makes_everything_float32_and_refuses_integers():
     assert logits.dtype == np.float32
     ta.cross_entropy(logits, np.array([[2, 3, 4]])).backward()
     assert {p.grad.dtype for p in model.parameters()} == {np.dtype(np.float32)}
+    assert model.astype(float) is model
+    assert {(p.dtype, p.grad) for p in model.parameters()} == {(np.dtype(float), None)}
     with pytest.raises(TypeError, match="floating"):
         model.astype(int)
 

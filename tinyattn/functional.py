@@ -20,13 +20,14 @@ __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm",
 # --- linear maps and lookups -------------------------------------------------------------------------
 
 
-@op(lambda g, out, x, weight, bias: (_flat(g) @ weight).reshape(x.shape),
-    lambda g, out, x, weight, bias: _flat(g).mT @ _flat(x),
+@op(lambda g, out, x, weight, bias=None: (_flat(g) @ weight).reshape(x.shape),
+    lambda g, out, x, weight, bias=None: _flat(g).mT @ _flat(x),
     lambda g, out, x, weight, bias: np.ones(g.size // g.shape[-1], g.dtype) @ _flat(g))  # fmt: skip
-def _linear(x: Array, weight: Array, bias: Array | float) -> Any:
+def _linear(x: Array, weight: Array, bias: Array | None = None) -> Any:
     """X Wᵀ + b, all leading axes in one product.   dX = G W,  dW = Gᵀ X,  db = 1ᵀ G"""
     out = _flat(x) @ weight.T  # (N, in) @ (in, out) -> (N, out)
-    out += bias
+    if bias is not None:
+        out += bias
     return out.reshape(*x.shape[:-1], len(weight))
 
 
@@ -36,7 +37,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     if x.shape[-1:] != weight.shape[1:]:
         raise ValueError(f"x of shape {x.shape} for weights {weight.shape}: each row of the weights meets the last "
                          f"axis of x, so that must be {weight.shape[1]} long")  # fmt: skip
-    return _linear(x, weight, 0.0 if bias is None else bias)
+    return _linear(x, weight) if bias is None else _linear(x, weight, bias)
 
 
 def embedding(ids: Any, weight: Any) -> Tensor:

@@ -332,6 +332,8 @@ class MultiHeadAttention(Module):
         self.k_proj = Linear(d_model, d_kv, bias, rng=rng)
         self.v_proj = Linear(d_model, d_kv, bias, rng=rng)
         self.out_proj = Linear(d_model, d_model, bias, rng=rng)
+        for letter, part in zip("qkvo", (self.q_proj, self.k_proj, self.v_proj, self.out_proj)):
+            part.weight.name = f"W{letter}"  # as the paper and the drawings call them
         self.num_heads, self.num_kv_heads = num_heads, kv
         self.dropout, self.rotary, self.attention, self.rng = dropout, rotary, attention, rng
 
