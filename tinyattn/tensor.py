@@ -343,7 +343,7 @@ def op(*rules: Rule | None, each: Rule | None = None) -> Callable[[Callable[...,
 
         @functools.wraps(forward)
         def call(*args: Any, **kwargs: Any) -> Tensor:
-            if len(args) < count:  # an input was given by keyword
+            if len(args) < count and kwargs:  # an input was given by keyword
                 args, kwargs = signature.bind(*args, **kwargs).args, {}
             if len(names) > count:
                 kwargs = defaults | kwargs | dict(zip(names[count:], args[count:]))
