@@ -22,12 +22,12 @@ __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm",
 
 @op(lambda g, out, x, weight, bias=None: (_flat(g) @ weight).reshape(x.shape),
     lambda g, out, x, weight, bias=None: _flat(g).mT @ _flat(x),
-    lambda g, out, x, weight, bias: np.ones(g.size // g.shape[-1], g.dtype) @ _flat(g))  # fmt: skip
+    lambda g, out, x, weight, bias: np.ones(len(_flat(g)), g.dtype) @ _flat(g))  # fmt: skip
 def _linear(x: Array, weight: Array, bias: Array | None = None) -> Any:
     """X Wᵀ + b, all leading axes in one product.   dX = G W,  dW = Gᵀ X,  db = 1ᵀ G"""
     out = _flat(x) @ weight.T  # (N, in) @ (in, out) -> (N, out)
     if bias is not None:
-        out += bias
+        out = np.add(out, bias, out=out if out.dtype.kind == "f" else None)
     return out.reshape(*x.shape[:-1], len(weight))
 
 
@@ -46,6 +46,7 @@ def embedding(ids: Any, weight: Any) -> Tensor:
     Raises TypeError for ids that are not integers, IndexError for ids outside 0 … vocab - 1.
     """
     ids = np.asarray(ids.data if isinstance(ids, Tensor) else ids)
+    weight = as_tensor(weight)
     vocab = weight.shape[0]
     if ids.size == 0:
         ids = ids.astype(int)
@@ -151,7 +152,7 @@ def erf(x: Array) -> Any:
     for coefficients in series[-2::-1]:
         total = total * d + coefficients[i]
     out = np.copysign(values[i] + total * d, x64)
-    return np.where(np.isnan(x64), np.nan, out).astype(np.result_type(x, np.float16), copy=False)
+    return np.where(np.isnan(x64), np.nan, out).astype(np.result_type(np.asarray(x), np.float16), copy=False)
 
 
 @functools.cache
@@ -268,6 +269,8 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100) -> Tensor
     classes outside 0 … C - 1, ValueError for wrong shapes and where nothing is left to count.
     """
     logits = as_tensor(logits)
+    if logits.dtype.kind != "f":
+        logits = logits.astype(float)
     targets = np.asarray(targets.data if isinstance(targets, Tensor) else targets)
     if targets.dtype.kind not in "iu":
         raise TypeError(f"targets must be integer classes, got {targets.dtype}")
@@ -287,7 +290,7 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100) -> Tensor
 
 @region
 def cross_entropy_composed(logits: Any, rows: Array, classes: Array) -> Tensor:
-    return -mean(log_softmax(_flat(logits))[rows, classes])
+    return -mean(log_softmax(_flat(logits)[rows])[np.arange(len(rows)), classes])
 
 
 def _cross_entropy_pullback(g: Array, out: Array, logits: Array, *, extra: Array, needs: Any, rows: Array,
