@@ -633,9 +633,9 @@ def _check_unchanged(t: Tensor, needed: set[Tensor]) -> None:
         return
     for x, read in zip((t, *inputs), t._node.saved):
         if isinstance(x, Tensor) and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
-            raise RuntimeError(f"the data of {x!r} changed after ta.{op_name(t._node.op)} read or wrote it, so the gradient "
-                               "would be that of other values: change data after backward(), or compute the output "
-                               "again")  # fmt: skip
+            raise RuntimeError(f"the data of {x!r} changed after ta.{op_name(t._node.op)} read or wrote it, so the "
+                               "gradient would be that of other values: change data after backward(), or compute the "
+                               "output again")  # fmt: skip
 
 
 def _shares(t: Tensor, node: Node, g: Any, needed: set[Tensor], create_graph: bool) -> list[tuple[Tensor, Any]]:
