@@ -702,7 +702,8 @@ class Diagnosis:
             n, outcome = p.args[0], self.learner[p.name]
             if outcome.arrays is None or outcome.arrays[0].size != n * n or outcome.arrays[0].shape[-1:] != (n,):
                 got = outcome.problem or f"it returned shape {outcome.arrays and outcome.arrays[0].shape}"
-                self.tell("property-shape", f"causal_mask({n}): {got}; an ({n}, {n}) array is due.", p, lesson=CAUSAL)
+                self.tell("property-shape", f"causal_mask({n}): {got}; an ({n}, {n}) array is due.", p, lesson=CAUSAL,
+                          hint="One row for each position, and one column.")
                 return
             masks[n] = outcome.arrays[0].reshape(n, n)
         boolean = self.learner[probe.name].dtype == "bool"
