@@ -120,8 +120,8 @@ def run(functions: dict[str, Callable[..., Any]], job: dict[str, Any], write: Wr
         batched, calls = job["batched"].get(kind, 0), job["plan"][kind]
         if calls and batched:
             write({"begin": calls[0][0]})
-            first = [call(function, *calls[0][1:], job["path"], lifted) for lifted in (0, batched)]
-            batched = batched if "error" in first[0] and "error" not in first[1] else 0
+            fails = lambda lifted: "error" in call(function, *calls[0][1:], job["path"], lifted)
+            batched = batched if fails(0) and not fails(batched) else 0
         for probe, args, read_only in calls:
             write({"begin": probe})
             lifted = batched if np.ndim(args[0]) == 2 else 0
@@ -141,6 +141,7 @@ def main(job: dict[str, Any], write: Write) -> None:
         import resource  # not on Windows
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    np.seterr = lambda *_, **__: np.geterr()  # not even from within a function
     try:
         module = load(path)
     except BaseException as error:
