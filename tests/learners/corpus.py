@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from tinyattn.check import child
-from tinyattn.check.diagnose import Finding, diagnose
+from tinyattn.check.case import Finding
+from tinyattn.check.diagnose import diagnose
 from tinyattn.check.isolate import _job, full_plan
 
 PLAN = full_plan()
