@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import mutants
-from .mutants import SCORE, Edit, Mutant
+from .mutants import BY_ID, Edit
 from .outcome import Arrays, Record, close, evaluate, finite, matches, read, shapes
 from .probes import KINDS, Probe
+from .properties import TEXTS
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Finding:
 
 
 class Case:
-    """What the learner's function gave on each probe, what is right, and the edits found so far to be in it."""
+    """What the learner's function gave on each probe, what is right, and the edits that explain it so far."""
 
     def __init__(self, kind: str, function: str, probes: Iterable[Probe], records: dict[str, Record]):
         self.kind, self.function = kind, function
@@ -40,35 +41,66 @@ class Case:
         return [p for p in chosen if masked is None or p.masked == masked]
 
     def broken(self, probe: Probe) -> bool:
+        """It raised, or returned another shape than is due."""
         return shapes(self.learner[probe.name].arrays) != shapes(self.right[probe.name])
 
-    def agrees(self, probe: Probe, *more: Edit, fully: bool = False) -> bool:
-        """Whether the learner's outcome is that of the formula found, with these edits on top."""
-        return self.agrees_with(probe, (*self.edits, *more), fully)
+    def raised(self, probe: Probe) -> bool:
+        return "error" in self.learner[probe.name].record
 
-    def agrees_with(self, probe: Probe, edits: tuple[Edit, ...], fully: bool = False) -> bool:
-        """Whether the learner's outcome is that of the program with these edits (and no number is free)."""
+    def problem(self, probe: Probe) -> str:
+        return self.learner[probe.name].problem
+
+    def is_right(self, probe: Probe, tolerance: float = 2e-5) -> bool:
+        arrays, right = self.learner[probe.name].arrays, self.right[probe.name]
+        return arrays is not None and right is not None and close(arrays, right, tolerance)
+
+    def expected(self, probe: Probe) -> Arrays | None:
+        """What the edits found so far give, if that is all finite."""
+        arrays = evaluate(self.kind, self.edits, probe)
+        return arrays if arrays and finite(arrays) else None
+
+    def agrees(self, probe: Probe, *more: Edit) -> bool:
+        """Whether the learner's outcome is that of the edits found so far, with these on top."""
+        return self.agrees_with(probe, (*self.edits, *more))
+
+    def agrees_with(self, probe: Probe, edits: tuple[Edit, ...]) -> bool:
+        """Whether the learner's outcome is that of the program with these edits."""
         if mutants.program(self.kind, edits) is None:
             return False
-        candidate = evaluate(self.kind, edits, probe)
-        if fully and (candidate is None or not finite(candidate)):
-            return False
-        return matches(self.learner[probe.name], candidate, self.right[probe.name])
-
-    def is_right(self, probe: Probe) -> bool:
-        arrays, right = self.learner[probe.name].arrays, self.right[probe.name]
-        return arrays is not None and right is not None and close(arrays, right)
+        return matches(self.learner[probe.name], evaluate(self.kind, edits, probe), self.right[probe.name])
 
     def first_wrong(self, probes: Iterable[Probe]) -> Probe | None:
+        """The first of these (small ones come first) that is wrong, if possible without raising."""
         wrong = [p for p in probes if not self.is_right(p)]
         return next((p for p in wrong if not self.broken(p)), wrong[0] if wrong else None)
 
-    def ids(self) -> list[str]:
-        return [finding.id for finding in self.findings]
+    def told(self, id: str) -> bool:
+        return any(finding.id == id for finding in self.findings)
 
-    def evidence(self, probe: Probe | None, expected: Arrays | None = None) -> dict[str, Any]:
-        if probe is None:
-            return {}
+    def tell(
+        self, text: str, probe: Probe | None = None, severity: str = "bug", *, message: str = "",
+        expected: Arrays | None = None, **values: Any,
+    ) -> None:
+        """Add a finding, once: a mutant by its id, or a property by the key of its text."""
+        id = text.split("/")[0]
+        if self.told(id):
+            return
+        solution = mutants.source(self.kind) or ""
+        if id in BY_ID:
+            mutant = BY_ID[id]
+            words = (mutant.what[0].upper() + mutant.what[1:] + ".", mutant.hint, mutant.lesson)
+            severity = "note" if mutant.severity == "note" else severity
+            lines = mutants.lines_named(self.kind)
+            right = [lines[name] for name in lines if any(name in edit for edit in mutant.edits)]
+            solution = "\n".join(right) or solution
+        else:
+            words = TEXTS[text]
+        message = message or words[0].format(**values)
+        evidence = self.evidence(probe, expected) if probe else {}
+        self.findings.append(Finding(id, severity, self.function, message, *words[1:], evidence, solution))
+
+    def evidence(self, probe: Probe, expected: Arrays | None) -> dict[str, Any]:
+        """The input, the learner's answer and the right one."""
         outcome = self.learner[probe.name]
         told: dict[str, Any] = {"input": probe.name, "arguments": dict(zip(KINDS[self.kind], probe.args))}
         right = expected or self.right[probe.name]
@@ -78,35 +110,3 @@ class Case:
             names = ("dQ", "dK", "dV") if len(right) == 3 else ("output",)
             told["yours"], told["right"] = dict(zip(names, outcome.arrays)), dict(zip(names, right))
         return told
-
-    def tell(
-        self,
-        id: str,
-        message: str,
-        probe: Probe | None = None,
-        *,
-        hint: str = "",
-        lesson: str = SCORE,
-        severity: str = "bug",
-        expected: Arrays | None = None,
-    ) -> None:
-        if all(f.id != id for f in self.findings):
-            evidence = self.evidence(probe, expected)
-            solution = mutants.source(self.kind) or ""
-            self.findings.append(
-                Finding(id, severity, self.function, message, hint, lesson, evidence, solution)
-            )
-
-    def tell_mutant(self, mutant: Mutant, probe: Probe | None, severity: str = "", message: str = "") -> None:
-        text = message or mutant.what[0].upper() + mutant.what[1:] + "."
-        self.tell(
-            mutant.id,
-            text,
-            probe,
-            hint=mutant.hint,
-            lesson=mutant.lesson,
-            severity=severity or mutant.severity,
-        )
-        lines = mutants.lines_named(self.kind)
-        right = [lines[name] for name in lines if any(name in edit for edit in mutant.edits)]
-        self.findings[-1].solution = "\n".join(right) or self.findings[-1].solution

@@ -12,7 +12,7 @@ from .outcome import evaluate, finite, shapes
 from .probes import Probe
 
 Form = tuple[Mutant, Edit]
-PAIRED = 4  # of each mutant's edits, so many are tried together with another mutant's
+PAIRED = 4  # of each mutant's edits, so many are tried together with another mutant's (half, if fitted)
 SILENT = {m.id for m in MUTANTS if m.severity == "note"} | {"no-max-subtraction", "inputs-modified"}
 
 
@@ -48,7 +48,11 @@ def formulas(
 def explain(case: Case, probes: list[Probe], masked: bool) -> list[tuple[Form, ...]]:
     """No mutant, one, or two of them: the fewest that give the learner's outcome on every probe."""
     ordered, known = sorted(probes, key=lambda p: p.size), forms(case.kind, masked)
-    often = [form for form in known if form[1] in form[0].edits[:PAIRED] and "when" not in form[1]]
+    often = [
+        (mutant, edit)
+        for mutant, edit in known
+        if edit in mutant.edits[: PAIRED // 2 if FILL in str(edit) else PAIRED] and "when" not in edit
+    ]
     for combinations_of in ([()], combinations(known, 1), combinations(often, 2)):
         tried = (fits(case, combination, ordered) for combination in combinations_of)
         found = [combination for combination in tried if combination is not None]

@@ -26,10 +26,6 @@ class Outcome:
     swapped: bool = False
     record: Record = field(default_factory=dict)
 
-    @property
-    def raised(self) -> bool:
-        return "error" in self.record
-
 
 def describe(value: Record) -> str:
     """A returned value in words."""
