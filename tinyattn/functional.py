@@ -277,7 +277,8 @@ def _rotations(start: int, n: int, d: int, base: float, dtype: Any) -> tuple[Arr
 @op(lambda g, out, x, cos, sin: _like(g, _rotate)(g, cos=cos, sin=-sin))
 def _rotate(x: Array, cos: Array, sin: Array) -> Any:
     """(a, b) -> (a cos - b sin, a sin + b cos) for the halves a, b of x.   dx = g, turned back"""
-    a, b = np.split(x, 2, axis=-1)
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
     return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
