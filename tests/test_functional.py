@@ -35,6 +35,8 @@ FUSED = {  # fused, composed, inputs
     "gelu": (ta.gelu, functional.gelu_composed, [3 * normal(3, 4)]),
     "layer norm": (ta.layer_norm, functional.layer_norm_composed, [normal(2, 3, 5), normal(5), normal(5, seed=1)]),
     "layer norm, bare": (ta.layer_norm, functional.layer_norm_composed, [normal(2, 3, 5)]),
+    "rms norm": (ta.rms_norm, functional.rms_norm_composed, [normal(2, 3, 5), normal(5)]),
+    "rms norm, bare": (ta.rms_norm, functional.rms_norm_composed, [normal(2, 3, 5)]),
     "cross-entropy": (
         lambda z: ta.cross_entropy(z, np.array([4, -100, 0, 1])),
         lambda z: functional.cross_entropy_composed(z, np.array([0, 2, 3]), np.array([4, 0, 1])),

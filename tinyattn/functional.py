@@ -225,8 +225,31 @@ def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6) -> Tensor:
     """x / √(mean x² + ε) · weight over the last axis (Zhang & Sennrich 2019)."""
     x = as_tensor(x)
     _check_features(x, weight)
-    y: Tensor = x / sqrt(mean(x * x, -1, keepdims=True) + eps)
-    return y if weight is None else y * weight
+    return _rms_norm(x, 1.0 if weight is None else weight, eps=eps)
+
+
+@region
+def rms_norm_composed(x: Tensor, weight: Any = 1.0, eps: float = 1e-6) -> Tensor:
+    out: Tensor = x / sqrt(mean(x * x, -1, keepdims=True) + eps) * weight
+    return out
+
+
+def _rms_norm_pullback(g: Array, out: Array, x: Array, weight: Array, *, extra: Any, needs: Any, eps: float) -> Any:
+    """With y = x r,  r = 1/√(mean x² + ε),  h = g · weight:   dx = r (h - y · mean(h · y))"""
+    y, r = extra
+    dx = None
+    if needs[0]:
+        dx = g * weight
+        dx -= y * (np.vecdot(dx, y)[..., None] / y.shape[-1])
+        dx *= r
+    return dx, np.einsum("nd,nd->d", _flat(g), _flat(y)) if needs[1] else None
+
+
+@fused(rms_norm_composed, _rms_norm_pullback)
+def _rms_norm(x: Array, weight: Array, eps: float) -> tuple[Array, Any]:
+    r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps)
+    y = x * r
+    return y * weight, (y, r)
 
 
 # --- positions ----------------------------------------------------------------------------------------
@@ -255,7 +278,8 @@ def _rotations(start: int, n: int, d: int, base: float, dtype: Any) -> tuple[Arr
 @op(lambda g, out, x, cos, sin: _like(g, _rotate)(g, cos=cos, sin=-sin))
 def _rotate(x: Array, cos: Array, sin: Array) -> Any:
     """(a, b) -> (a cos - b sin, a sin + b cos) for the halves a, b of x.   dx = g, turned back"""
-    a, b = np.split(x, 2, axis=-1)
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
     return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
