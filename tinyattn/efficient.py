@@ -41,12 +41,11 @@ def flash_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any =
     Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
     shape = scores_shape(Q, K, V)
     if mask is not None:
-        split_mask(mask, shape, Q.dtype)  # raises if it does not fit
+        split_mask(mask, shape, Q.dtype)  # an error if it does not fit
     if block_size < 1:
         raise ValueError(f"block_size {block_size}: a tile has at least one row; 256 suits most caches")
     inputs = (Q, K, V) if mask is None else (Q, K, V, mask)
-    size = (min(block_size, shape[-2]) or 1, min(2 * block_size, shape[-1]) or 1)
-    return _tiled(*inputs, plan=_Plan(_scale(scale, Q), size, (0 if causal else -FAR, FAR)))
+    return _tiled(*inputs, plan=_Plan(_scale(scale, Q), (block_size, 2 * block_size), (0 if causal else -FAR, FAR)))
 
 
 def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: bool = True,
@@ -140,7 +139,7 @@ def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Ar
     dtype = out.dtype
     dQ, dK, dV = np.zeros(Q.shape, dtype), np.zeros(K.shape, dtype), np.zeros(V.shape, dtype)
     dmask = np.zeros((1,) * (Q.ndim - mask.ndim) + mask.shape, dtype) if mask is not None and needs[3] else None
-    spare = np.empty(math.prod(plan.size), dtype)
+    spare = _buffer(Q, K, plan, dtype)
     for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
         G = g[head][rows] / total[head][rows]  # P = e^(S - top) / total: divided here, once for all tiles of the row
         D = np.sum(G * out[head][rows], axis=-1, keepdims=True)
@@ -176,7 +175,7 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
         K, V = _without_unused(K, V, mask, n, plan.band)
     out = np.zeros((*lead, n, dv), dtype)
     top, total = np.full((*lead, n, 1), -np.inf, dtype), np.zeros((*lead, n, 1), dtype)
-    ones = np.ones((plan.size[1], 1), dtype)
+    ones = np.ones((min(plan.size[1], K.shape[-2]), 1), dtype)
     for head, rows, _, tiles in _walk(Q, K, mask, plan, dtype):
         o, t, old = out[head][rows], total[head][rows], top[head][rows]  # views: what is written there stays
         for cols, S in tiles:  # S (r, c)
@@ -206,7 +205,7 @@ def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan,
     r, c = plan.size
     if mask is not None:
         mask = np.broadcast_to(mask, (*Q.shape[:-1], m))
-    buffer = np.empty(r * c, dtype)
+    buffer = _buffer(Q, K, plan, dtype)
     forbidden = functools.cache(_forbidden)  # along the band's edge one tile looks like another
 
     def tiles(head: Any, rows: slice, q: Array, keys: Array) -> Iterator[tuple[slice, Array]]:
@@ -239,6 +238,11 @@ def _runs(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> list[tupl
     r = plan.size[0]
     edges = np.flatnonzero(np.diff(plan.blocks[head][rows.start // r], prepend=False, append=False)) * r
     return [(start, min(end, m)) for start, end in edges.reshape(-1, 2).tolist()]
+
+
+def _buffer(Q: Array, K: Array, plan: _Plan, dtype: Any) -> Array:
+    """Room for one tile."""
+    return np.empty(min(plan.size[0], Q.shape[-2]) * min(plan.size[1], K.shape[-2]), dtype)
 
 
 def _forbidden(n: int, m: int, ahead: int, band: tuple[int, int]) -> Array:
