@@ -27,6 +27,7 @@ GIVES_UP = {
     "blocks": "most pairs of blocks, in one layer (BigBird)",
     "linear": "sharpness: the past is one matrix, see recall below",
 }
+LINES = dict(zip(GIVES_UP, (2, 6, 3.5, 1.5, 2)))  # widths: where lines lie on each other, all are seen
 COLORS = dict(zip(GIVES_UP, (_demo.ORANGE, _demo.BLUE, _demo.GREEN, _demo.SKY, _demo.PURPLE)))
 
 
@@ -100,8 +101,9 @@ def main(demo):
         guess, found = c[before][1] * (last / before) ** power, c[last][1]
         reach = [f"{last * (size * 2**30 / found) ** (1 / power):.1e}" for size in (1, 16, 80)]
         rows.append((name, f"{last:,}", f"{guess / 2**20:,.0f}", f"{found / 2**20:,.0f}", *reach, GIVES_UP[name]))
-    demo.table("Where it stops fitting: MB at an n, extrapolated from n / 2 and measured; and the n that fills a memory",
-               ["", "n", "extrapolated", "measured", "1 GB", "16 GB", "80 GB", "what it gives up"], rows)  # fmt: skip
+    demo.table("Where it stops fitting: MB, extrapolated from n / 2 and measured; and the n that fills a memory",
+               ["", "n", "extrapolated", "measured", "1 GB", "16 GB", "80 GB", "what it gives up"],
+               rows)  # fmt: skip
 
     recalled = {(d, n): recall(n, d, rng, 5 if demo.quick else 20) for d in (16, 32, 64) for n in (16, 64, 256)}
     demo.table("Recall: of n random pairs of a key and a value of width d, the share that is read back right by key",
@@ -152,7 +154,8 @@ def draw(figure, cost, fits):
             last, exponent = max(c), fits[name][k][0]
             far, power = np.array([last, 1e6]), 2 if name == "plain" or (name, k) == ("flash", 0) else 1
             label = f"{name}, $n^{{{exponent:.2f}}}$"
-            ax.plot(list(c), [x[k] for x in c.values()], "o-", color=COLORS[name], label=label)
+            ax.plot(list(c), [x[k] for x in c.values()], "o-", color=COLORS[name], label=label, linewidth=LINES[name],
+                    markersize=4 + LINES[name])  # fmt: skip
             ax.plot(far, c[last][k] * (far / last) ** power, ":", color=COLORS[name], linewidth=1.5)
         for size in (16, 80) if k == 1 else ():
             ax.axhline(size * 2**30, color=_demo.GREY, linewidth=1)
