@@ -1,6 +1,7 @@
 """One attention, forward + backward, against the same mathematics written by hand in NumPy and against PyTorch eager.
 
-Shapes are (batch, heads, n, d). Ratios below 1 mean that tinyattn is faster. And: what does `import tinyattn` cost?
+Shapes are (batch, heads, n, d). Steps: scaled_dot_product_attention, an op for each step; one op: fused_attention.
+Ratios below 1 mean that tinyattn is faster. And: what does `import tinyattn` cost, against `import numpy`?
 
     python benchmarks/attention.py
 """
@@ -41,13 +42,18 @@ def measure(shape, dtype, rounds, rng, torch):
     arrays = [rng.normal(size=shape).astype(dtype) for _ in range(4)]
     *qkv, g = (ta.Tensor(x, requires_grad=True) for x in arrays)
 
-    def tinyattn():
+    def steps():
         out = ta.scaled_dot_product_attention(*qkv)
         return out, *ta.grad(out, qkv, g)
 
-    for mine, theirs in zip(tinyattn(), by_hand(*arrays)):
-        np.testing.assert_allclose(mine.numpy(), theirs, rtol=0, atol=1e-4 if dtype == np.float32 else 1e-12)
-    functions = {"tinyattn": tinyattn, "by hand": lambda: by_hand(*arrays)}
+    def one_op():
+        out = ta.fused_attention(*qkv)
+        return out, *ta.grad(out, qkv, g)
+
+    for mine, fused, theirs in zip(steps(), one_op(), by_hand(*arrays)):
+        for t in (mine, fused):
+            np.testing.assert_allclose(t.numpy(), theirs, rtol=0, atol=1e-4 if dtype == np.float32 else 1e-12)
+    functions = {"steps": steps, "one op": one_op, "by hand": lambda: by_hand(*arrays)}
     if torch:
         *tensors, their_g = (torch.tensor(x, requires_grad=True) for x in arrays)
         scale = shape[-1] ** -0.5
@@ -60,7 +66,8 @@ def measure(shape, dtype, rounds, rng, torch):
         functions["PyTorch"] = eager
     seconds = _timing.interleaved(functions, rounds)
     return [f"{shape} {np.dtype(dtype)}", *(_timing.duration(statistics.median(s)) for s in seconds.values()),
-            *(f"{_timing.ratio(seconds['tinyattn'], s):.2f}" for s in list(seconds.values())[1:])]  # fmt: skip
+            *(f"{_timing.ratio(seconds['steps'], s):.2f} {_timing.ratio(seconds['one op'], s):.2f}"
+              for s in list(seconds.values())[2:])]  # fmt: skip
 
 
 def import_seconds(statement: str) -> float:
@@ -86,7 +93,8 @@ def main() -> None:
     shapes = [(1, 1, 8, 16), (1, 2, 32, 8)] if args.small else [(1, 1, 8, 16), (1, 8, 64, 64), (1, 8, 512, 64)]
     rows = [measure(s, d, rounds, rng, torch) for s in shapes for d in (np.float32, np.float64)]
     others = ["by hand", "PyTorch"] if torch else ["by hand"]
-    _timing.table(["forward + backward", "tinyattn", *others, *(f"tinyattn / {o}" for o in others)], rows)
+    header = ["forward + backward", "steps", "one op", *others, *(f"both / {o}" for o in others)]
+    _timing.table(header, rows)
     numpy, tinyattn = imports(rounds)
     print(f"import numpy {_timing.duration(numpy)}, import tinyattn {_timing.duration(tinyattn)}: "
           f"ratio {tinyattn / numpy:.2f}")  # fmt: skip
