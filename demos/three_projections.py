@@ -160,8 +160,8 @@ def main(demo):
         ("game, all dk: look at the piece they beat, with Wq = Wk", f"{found['Wq, Wk, Wv'].mean():.2f}",
          f"{symmetric.mean():.2f}"),
     ])  # fmt: skip
-    demo.say("\nThree projections, because where to look, how to be found and what to hand over are three things: one matrix"
-             "\nfor two of them works as far as the two are the same.\n")  # fmt: skip
+    demo.say("\nThree projections, because where to look, how to be found and what to hand over are three things: one"
+             "\nmatrix for two of them works as far as the two are the same.\n")  # fmt: skip
 
     demo.claim(f"dictionary, dk = {narrow}: with its own Wv the head learns it, with V = K it cannot",
                min(own) > (0.75 if demo.quick else 0.99) and max(one) < 0.25)  # fmt: skip
@@ -172,8 +172,8 @@ def main(demo):
                found["Wq, Wk, Wv"].min() > (0.95 if demo.quick else 0.99))  # fmt: skip
     demo.claim("with Wq = Wk only half of them do: whom I beat and who beats me score alike",
                np.all(np.abs(symmetric - 0.5) < 0.07))  # fmt: skip
-    demo.say("  (Symmetric scores could at best be right for two of three: if a looks at b more than at c, b at c more than"
-             "\n  at a, and c at a more than at b, then ab > ac, bc > ab and ac > bc, so each is larger than itself.)")
+    demo.say("  (Symmetric scores can at best be right for two of three: if a looks at b more than at c, b at c more"
+             "\n  than at a, and c at a more than at b, then ab > ac, bc > ab and ac > bc: ab is larger than itself.)")
 
 
 if __name__ == "__main__":

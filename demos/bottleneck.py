@@ -1,0 +1,189 @@
+"""Before attention: a recurrent network squeezes all that it reads into one state of fixed size; attention looks it up.
+
+Both models read pairs (name, value) and are asked for the value of one name. The GRU's state has 32 numbers, whatever
+it reads, and each step rewrites them; the attention layer keeps every position and looks directly at the right one.
+Equal numbers of parameters, the same embeddings, the same training.
+
+distance   one pair, then many words that do not matter, then the question.
+items      many pairs, then the question.
+gradient   dL/dx of the first position before training, which is all that tells a model to remember it. Through the
+           GRU it passes one matrix and one gate per step, and shrinks like cᵈ: a straight line in a log plot. Through
+           attention it takes one step from any distance; it shrinks like 1 / d, as d positions share the weight.
+"""
+
+import _demo
+import numpy as np
+
+import tinyattn as ta
+
+NAMES, VALUES, WORDS, BATCH = 16, 16, 8, 32
+NONE = VALUES  # the value of a word that has none, and of the question
+
+
+# --- two models -----------------------------------------------------------------------------------------
+
+
+class Reader(ta.nn.Module):
+    """tokens (B, T, 2), each a name and its value, the question last -> logits (B, values)."""
+
+    def __init__(self, d_model, rng):
+        self.name = ta.nn.Embedding(NAMES + WORDS, d_model, rng=rng)
+        self.value = ta.nn.Embedding(VALUES + 1, d_model, rng=rng)
+        self.answer = ta.nn.Linear(d_model, VALUES, rng=rng)
+
+    def forward(self, tokens):
+        return self.answer(self.read(self.embed(tokens)))
+
+    def embed(self, tokens):
+        return self.name(tokens[..., 0]) + self.value(tokens[..., 1])  # (B, T, 2) -> (B, T, d)
+
+
+class State(Reader):
+    """All is read into a GRU's state, one token after the other; the answer is made of the last state."""
+
+    def __init__(self, rng, d_model=32):
+        super().__init__(d_model, rng)
+        self.gru = ta.nn.GRU(d_model, d_model, rng=rng)
+
+    def read(self, x):
+        return self.gru(x)[:, -1]  # (B, T, d) -> (B, d)
+
+
+class Attention(Reader):
+    """The question attends to all that came before."""
+
+    def __init__(self, rng, d_model=38):
+        super().__init__(d_model, rng)
+        self.attention = ta.nn.MultiHeadAttention(d_model, 1, rng=rng)
+
+    def read(self, x):
+        return self.attention(x[:, -1:], x[:, :-1])[:, 0]  # (B, 1, d), (B, T - 1, d) -> (B, d)
+
+
+MODELS = {"GRU": State, "attention": Attention}
+COLORS = {"GRU": _demo.ORANGE, "attention": _demo.BLUE}
+
+
+# --- the task -------------------------------------------------------------------------------------------
+
+
+def batch(rng, items, words):
+    """items pairs of different names, then words without a value, then the question: tokens (B, T, 2), answers (B,)."""
+    names = rng.permuted(np.tile(np.arange(NAMES), (BATCH, 1)), axis=1)[:, :items]
+    values = rng.integers(0, VALUES, names.shape)
+    asked = np.arange(BATCH), rng.integers(0, items, BATCH)
+    idle = rng.integers(NAMES, NAMES + WORDS, (BATCH, words))
+    column_1 = np.concatenate([names, idle, names[asked][:, None]], axis=1)
+    column_2 = np.concatenate([values, np.full((BATCH, words + 1), NONE)], axis=1)
+    return np.stack([column_1, column_2], axis=-1), values[asked]
+
+
+def train(seed, make, items, words, steps, lr=0.005):
+    """The model, and how much it got right at each step, on sequences it had not seen; ends where it is learned."""
+    rng = np.random.default_rng(seed)
+    model = make(rng).astype(np.float32)
+    optimizer = ta.optim.Adam(model.parameters(), lr=lr)
+    right = []
+    while len(right) < steps and not learned(right):
+        tokens, answers = batch(rng, items, words)
+        logits = model(tokens)
+        loss = ta.cross_entropy(logits, answers)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        right.append(np.mean(logits.numpy().argmax(axis=-1) == answers))
+    return model, right
+
+
+def learned(right):
+    """95 % right over ten batches in a row."""
+    return len(right) >= 10 and np.mean(right[-10:]) > 0.95
+
+
+# --- the gradient ---------------------------------------------------------------------------------------
+
+
+def gradient_at_the_first(model, distance, seed):
+    """The length of d(c · logits)/dx at the first position, for random directions c: the mean over a batch."""
+    rng = np.random.default_rng([seed, distance])
+    tokens, _ = batch(rng, 1, distance - 1)  # the question stands `distance` places behind the pair
+    x = ta.Tensor(model.embed(tokens).numpy(), requires_grad=True)
+    logits = model.answer(model.read(x))
+    c = rng.normal(size=logits.shape)
+    (dx,) = ta.grad(logits, x, c / np.linalg.norm(c, axis=-1, keepdims=True))
+    return np.linalg.norm(dx.numpy()[:, 0], axis=-1).mean()
+
+
+# --- all of it ------------------------------------------------------------------------------------------
+
+
+def plot(figure, distances, to_learn, items, recall, reach, gradients):
+    far, many, slope = figure.subplots(1, 3)
+    for name in MODELS:
+        for axes, xs, table in ((far, distances, to_learn), (many, items, recall)):
+            values = np.array([table[name, x] for x in xs])  # (xs, seeds)
+            axes.plot(xs, values.mean(axis=1), "o-", color=COLORS[name], label=name)
+            axes.plot(xs, values, ".", color=COLORS[name], ms=4, alpha=0.6)
+    many.plot(items, [guess(m) for m in items], ":", color=_demo.GREY, label="guess among the values shown")
+    for name, lines in gradients.items():
+        color = COLORS[name.split(",")[0]]
+        for k, line in enumerate(lines):
+            slope.plot(reach, line, "--" if "," in name else "-", color=color, lw=1.3, label=name if k == 0 else None)
+    far.set(title="Training steps until it is learned", xlabel="distance: words in between", ylim=(0, None))
+    many.set(title="Recall", xlabel="items: pairs to remember", ylabel="share of right answers", ylim=(-0.03, 1.05))
+    slope.set(title="Gradient that reaches the first position", xlabel="distance d", ylabel="|d logits / dx|", yscale="log")
+    many.set_xscale("log", base=2)
+    many.set_xticks(items, [str(m) for m in items])
+    far.set_xticks(distances)
+    for axes in (far, many, slope):
+        axes.legend(fontsize=8)
+
+
+def guess(items):
+    """The share of right answers of one who knows which values were shown, but not whose."""
+    return 1 / items + (1 - 1 / items) / VALUES
+
+
+def span(values, form="{:.2f}"):
+    return " … ".join(dict.fromkeys(form.format(f(values)) for f in (min, max)))
+
+
+def main(demo):
+    seeds = [demo.seed + i for i in range(3)]
+    distances, items, steps = ([2, 8], [1, 4], 150) if demo.quick else ([4, 8, 16, 32], [1, 2, 4, 8, 16], 400)
+    sizes = {name: sum(p.size for p in make(0).parameters()) for name, make in MODELS.items()}
+    demo.say("\nparameters: " + ", ".join(f"{name} {size:,}" for name, size in sizes.items()))
+
+    plan = [(1, d) for d in distances] + [(m, 0) for m in items]
+    runs = {}
+    for name, task, seed in demo.track([(n, task, s) for task in plan for n in MODELS for s in seeds], "training"):
+        runs[name, task, seed] = train(seed, MODELS[name], *task, steps)
+    to_learn = {(n, d): [len(runs[n, (1, d), s][1]) for s in seeds] for n in MODELS for d in distances}
+    recall = {(n, m): [np.mean(runs[n, (m, 0), s][1][-10:]) for s in seeds] for n in MODELS for m in items}
+    demo.table(f"distance: steps until 95 % of ten batches are right (at most {steps}), {len(seeds)} seeds",
+               ["words in between", *MODELS], [(d, *(span(to_learn[n, d], "{}") for n in MODELS)) for d in distances])  # fmt: skip
+    demo.table(f"items: share of right answers after at most {steps} steps, {len(seeds)} seeds",
+               ["pairs", *MODELS, "guess"],
+               [(m, *(span(recall[n, m]) for n in MODELS), f"{guess(m):.2f}") for m in items])  # fmt: skip
+
+    reach = [1, 2, 4, *range(8, 65, 8)]
+    models = {name: [MODELS[name](np.random.default_rng(s)) for s in seeds] for name in MODELS}
+    models[f"GRU, trained at distance {distances[-1]}"] = [runs["GRU", (1, distances[-1]), s][0] for s in seeds]
+    gradients = {name: [[gradient_at_the_first(model, d, seed) for d in reach] for model, seed in zip(each, seeds)]
+                 for name, each in models.items()}  # fmt: skip
+    demo.table("gradient that reaches the first position, mean of the seeds", ["distance", *models],
+               [(d, *(f"{np.mean(lines, axis=0)[i]:.1e}" for lines in gradients.values()))
+                for i, d in enumerate(reach) if d & (d - 1) == 0])  # fmt: skip
+    demo.plot("memory", plot, distances, to_learn, items, recall, reach, gradients, size=(13, 4))
+
+    per_step = [(line[-1] / line[3]) ** (1 / (reach[-1] - reach[3])) for line in gradients["GRU"]]
+    power = [np.log(line[-1] / line[3]) / np.log(reach[-1] / reach[3]) for line in gradients["attention"]]
+    demo.say()
+    near, far = distances[0], distances[-1]
+    demo.claim(f"distance: from {near} to {far} words the GRU needs {np.mean(to_learn['GRU', far]) / np.mean(to_learn['GRU', near]):.1f} times as many steps, attention {np.mean(to_learn['attention', far]) / np.mean(to_learn['attention', near]):.1f} times",
+               np.mean(to_learn['GRU', far]) > 2 * np.mean(to_learn['GRU', near]))
+    print(per_step, power)
+
+
+if __name__ == "__main__":
+    _demo.run(main, __doc__)
