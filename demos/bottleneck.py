@@ -1,14 +1,17 @@
 """Before attention: a recurrent network squeezes all that it reads into one state of fixed size; attention looks it up.
 
-Both models read pairs (name, value) and are asked for the value of one name. The GRU's state has 32 numbers, whatever
-it reads, and each step rewrites them; the attention layer keeps every position and looks directly at the right one.
-Equal numbers of parameters, the same embeddings, the same training.
+Both models read pairs (name, value) and are asked for the value of one name. The GRU has a state of 32 numbers,
+whatever it reads, and rewrites it at each step. The attention layer keeps every position and looks at the right one.
+They have equally many parameters, the same kind of embeddings, the same training.
 
-distance   one pair, then many words that do not matter, then the question.
-items      many pairs, then the question.
-gradient   dL/dx of the first position before training, which is all that tells a model to remember it. Through the
-           GRU it passes one matrix and one gate per step, and shrinks like cᵈ: a straight line in a log plot. Through
-           attention it takes one step from any distance; it shrinks like 1 / d, as d positions share the weight.
+distance   one pair, then words that do not matter, then the question: how many steps does it take to learn?
+items      many pairs, then the question: how many can be told apart?
+gradient   what reaches the first position, and tells a model to remember it. Before training it shrinks on the way
+           through the GRU by a factor per step, a straight line in a log plot. Attention is one step from anywhere:
+           its gradient shrinks like 1 / d, as d positions share the weight.
+
+A GRU can learn to hold one thing over a long distance; its gates were made for that. Once it has, its gradient does
+not shrink any more. What distance costs is the learning, and what no gate makes up for is the number of items.
 """
 
 import _demo
@@ -62,6 +65,7 @@ class Attention(Reader):
 
 MODELS = {"GRU": State, "attention": Attention}
 COLORS = {"GRU": _demo.ORANGE, "attention": _demo.BLUE}
+STYLES = {"GRU": "s-", "attention": "o-"}
 
 
 # --- the task -------------------------------------------------------------------------------------------
@@ -122,16 +126,17 @@ def plot(figure, distances, to_learn, items, recall, reach, gradients):
     for name in MODELS:
         for axes, xs, table in ((far, distances, to_learn), (many, items, recall)):
             values = np.array([table[name, x] for x in xs])  # (xs, seeds)
-            axes.plot(xs, values.mean(axis=1), "o-", color=COLORS[name], label=name)
+            axes.plot(xs, values.mean(axis=1), STYLES[name], color=COLORS[name], label=name)
             axes.plot(xs, values, ".", color=COLORS[name], ms=4, alpha=0.6)
-    many.plot(items, [guess(m) for m in items], ":", color=_demo.GREY, label="guess among the values shown")
+    many.plot(items, [guess(m) for m in items], ":", color=_demo.GREY, label="a guess among the values shown")
     for name, lines in gradients.items():
-        color = COLORS[name.split(",")[0]]
+        kind, *trained = name.split(", ")
         for k, line in enumerate(lines):
-            slope.plot(reach, line, "--" if "," in name else "-", color=color, lw=1.3, label=name if k == 0 else None)
+            slope.plot(reach, line, "--" if trained else "-", color=COLORS[kind], lw=1.3, label=name if k == 0 else None)
     far.set(title="Training steps until it is learned", xlabel="distance: words in between", ylim=(0, None))
     many.set(title="Recall", xlabel="items: pairs to remember", ylabel="share of right answers", ylim=(-0.03, 1.05))
-    slope.set(title="Gradient that reaches the first position", xlabel="distance d", ylabel="|d logits / dx|", yscale="log")
+    slope.set(title="Gradient that reaches the first position", xlabel="distance d", ylabel="|d logits / dx|")
+    slope.set_yscale("log")
     many.set_xscale("log", base=2)
     many.set_xticks(items, [str(m) for m in items])
     far.set_xticks(distances)
@@ -161,7 +166,8 @@ def main(demo):
     to_learn = {(n, d): [len(runs[n, (1, d), s][1]) for s in seeds] for n in MODELS for d in distances}
     recall = {(n, m): [np.mean(runs[n, (m, 0), s][1][-10:]) for s in seeds] for n in MODELS for m in items}
     demo.table(f"distance: steps until 95 % of ten batches are right (at most {steps}), {len(seeds)} seeds",
-               ["words in between", *MODELS], [(d, *(span(to_learn[n, d], "{}") for n in MODELS)) for d in distances])  # fmt: skip
+               ["words in between", *MODELS],
+               [(d, *(span(to_learn[n, d], "{}") for n in MODELS)) for d in distances])  # fmt: skip
     demo.table(f"items: share of right answers after at most {steps} steps, {len(seeds)} seeds",
                ["pairs", *MODELS, "guess"],
                [(m, *(span(recall[n, m]) for n in MODELS), f"{guess(m):.2f}") for m in items])  # fmt: skip
@@ -176,13 +182,24 @@ def main(demo):
                 for i, d in enumerate(reach) if d & (d - 1) == 0])  # fmt: skip
     demo.plot("memory", plot, distances, to_learn, items, recall, reach, gradients, size=(13, 4))
 
-    per_step = [(line[-1] / line[3]) ** (1 / (reach[-1] - reach[3])) for line in gradients["GRU"]]
-    power = [np.log(line[-1] / line[3]) / np.log(reach[-1] / reach[3]) for line in gradients["attention"]]
+    near, far = (np.array([to_learn[name, d] for name in MODELS]) for d in (distances[0], distances[-1]))  # (2, seeds)
+    times = far / near
+    start = reach.index(8)  # from here on the slopes are even
+    factor = [(line[-1] / line[start]) ** (1 / (reach[-1] - reach[start])) for line in gradients["GRU"]]
+    power = [np.log(line[-1] / line[start]) / np.log(reach[-1] / reach[start]) for line in gradients["attention"]]
+    untrained, _, trained = (np.array(lines) for lines in gradients.values())  # (seeds, distances)
     demo.say()
-    near, far = distances[0], distances[-1]
-    demo.claim(f"distance: from {near} to {far} words the GRU needs {np.mean(to_learn['GRU', far]) / np.mean(to_learn['GRU', near]):.1f} times as many steps, attention {np.mean(to_learn['attention', far]) / np.mean(to_learn['attention', near]):.1f} times",
-               np.mean(to_learn['GRU', far]) > 2 * np.mean(to_learn['GRU', near]))
-    print(per_step, power)
+    demo.claim(f"distance: for {distances[-1]} words in between instead of {distances[0]} the GRU takes "
+               f"{span(times[0], '{:.1f}')} times as many steps, attention {span(times[1], '{:.1f}')}",
+               times[0].min() > (1.2 if demo.quick else 2.5) and times[1].max() < 2)  # fmt: skip
+    demo.claim(f"items: attention recalls {items[-1]} pairs; the GRU knows from 4 on which values it saw, hardly whose",
+               min(recall["attention", m][i] for m in items for i in range(3)) > 0.9
+               and all(max(recall["GRU", m]) < guess(m) + 0.12 for m in items if m >= 4))  # fmt: skip
+    demo.claim(f"gradient: through the GRU it shrinks by a factor of {span(factor)} per step, to "
+               f"{untrained[:, -1].max():.0e} or less at distance {reach[-1]}", untrained[:, -1].max() < 1e-5)  # fmt: skip
+    demo.claim(f"through attention only like d to the power of {span(power)}", -1.4 < min(power) and max(power) < -0.6)
+    demo.claim(f"once the GRU has learned to hold on, its gradient is the same at {reach[-1]} as at 1 (times "
+               f"{span(trained[:, -1] / trained[:, 0])})", (trained[:, -1] / trained[:, 0]).min() > 0.2)  # fmt: skip
 
 
 if __name__ == "__main__":
