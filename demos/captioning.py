@@ -23,7 +23,7 @@ from tinyattn import nn
 GRID, PIXELS = 4, 10  # patches in a row, pixels in a row of a patch
 COLORS = {"orange": "#e69f00", "blue": "#0072b2", "green": "#009e73", "pink": "#cc79a7", "yellow": "#f0e442"}
 SHAPES = ["circle", "square", "triangle", "ring", "cross"]
-WORDS = [".", "a", "large", "small", "and", "top", "bottom", "left", "right", *COLORS, *SHAPES]  # "." ends a sentence
+WORDS = [".", "a", "large", "small", "and", "top", "bottom", "left", "right", *COLORS, *SHAPES]
 INDEX = np.vectorize(WORDS.index)
 SPOKEN = 13  # words: a large blue circle top left and a small pink ring bottom right
 NOUNS = 3, 10  # where they stand
@@ -48,7 +48,7 @@ def draw_shape(shape, radius, x, y):
 
 
 class Scenes:
-    """count scenes: patches (B, 16, 300), captions (B, 14) with their start, and where the shapes are, places (B, 2)."""
+    """Scenes as patches (B, 16, 300), captions (B, 14) with their start, and the places of their shapes (B, 2)."""
 
     def __init__(self, rng, count, allowed):
         """allowed: (5, 5, 5, 5) booleans: colour and shape of the large one, colour and shape of the small one."""
@@ -96,7 +96,8 @@ class Captioner(nn.Module):
     def __init__(self, width, rng):
         self.patch = nn.Linear(3 * PIXELS**2, width, rng=rng)
         self.rows, self.columns = (nn.Embedding(GRID, width, rng=rng) for _ in range(2))
-        self.see, self.see_norm, self.seen_norm = nn.FeedForward(width, rng=rng), nn.LayerNorm(width), nn.LayerNorm(width)
+        self.see = nn.FeedForward(width, rng=rng)
+        self.see_norm, self.seen_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.words = nn.Embedding(len(WORDS), width, rng=rng)
         self.positions = nn.LearnedPositions(SPOKEN, width, rng=rng)
         self.block = nn.TransformerBlock(width, 4, cross=True, rng=rng)
@@ -119,7 +120,7 @@ class Captioner(nn.Module):
         return self.head(self.norm(y)), weights[:, 0]
 
 
-def train(allowed, steps, width, batch, rng, lr=3e-3):
+def train(allowed, steps, width, batch, rng, lr):
     model = Captioner(width, rng).astype(np.float32)
     optimizer = ta.optim.Adam(model.parameters(), lr=lr, betas=(0.9, 0.98))
     for step in range(steps):
@@ -172,7 +173,7 @@ def cover(model, scenes, rng):
 
 
 def known_and_new(rng):
-    """Which things (colours and shapes) may be in training; combinations of two: in training, not, and with a new thing."""
+    """Combinations of two things (a colour and a shape each): in training, not in training, with a new thing."""
     new = np.zeros((5, 5), bool)
     new[np.arange(5), rng.permutation(5)] = True  # each colour is missing on one shape, each shape in one colour
     known = ~new[:, :, None, None] & ~new
@@ -203,28 +204,28 @@ def plot_looks(figure, model, scenes, chosen):
 
 
 def main(demo):
-    steps, width = (200, 48) if demo.quick else (700, 64)
+    steps, width, lr = (180, 32, 1e-2) if demo.quick else (600, 64, 5e-3)
     count, seeds = (200 if demo.quick else 500), range(demo.seed, demo.seed + 3)
-    figures, covered = [], []
+    figures, covered, shown = [], [], None
     for seed in demo.track(seeds, "learning to describe"):
         rng = np.random.default_rng(seed)
         kinds = known_and_new(rng)
-        model = train(kinds["seen in training"], steps, width, 32, rng)
+        model = train(kinds["seen in training"], steps, width, 32, rng, lr)
         tests = {kind: Scenes(rng, count, allowed) for kind, allowed in kinds.items()}
         figures.append([measure(model, scenes) for scenes in tests.values()])
         covered.append(cover(model, tests["never seen"], rng))
-        first = (model, tests) if seed == seeds[0] else first
+        shown = shown or (model, tests["never seen"])
     figures, covered = np.array(figures), np.array(covered)  # (seeds, kinds, 4), (seeds, 2)
 
-    model, tests = first
-    said, _ = caption(model, tests["never seen"].patches[:4])
+    model, scenes = shown
+    said, _ = caption(model, scenes.patches[:4])
     demo.heading("Captions of combinations that were never in training")
-    for line, right in zip(said, tests["never seen"].captions[:4, 1:]):
+    for line, right in zip(said, scenes.captions[:4, 1:]):
         demo.say(f"  {' '.join(WORDS[w] for w in line)}{'' if np.array_equal(line, right) else '   (wrong)'}")
 
     mean, low = figures.mean(0), figures.min(0)
     demo.table(f"{count} new scenes of each kind, {len(figures)} seeds: mean, and the worst seed in brackets",
-               ["combination of two things", "caption right", "nouns right", "nouns' weight on their shape", "blind look"],
+               ["two things", "caption right", "nouns right", "nouns' weight on their shape", "blind look"],
                [(kind, *(f"{m:.1%} ({worst:.1%})" for m, worst in zip(mean[k, :3], low[k, :3])), f"{1 / GRID**2:.1%}")
                 for k, kind in enumerate(tests)])  # fmt: skip
     demo.table("to look is to use: never seen combinations, the large shape's noun",
@@ -235,13 +236,14 @@ def main(demo):
     exact, nouns, weight = low[1, :3]
     if not demo.quick:
         demo.claim(f"combinations never seen: {exact:.1%} of the captions right, in every seed", exact >= 0.97)
-    demo.claim(f"the nouns are right there ({nouns:.1%} at least), where a guess has 20 %", nouns > (0.4 if demo.quick else 0.98))
+    demo.claim(f"the nouns are right there ({nouns:.1%} at least), where a guess has 20 %",
+               nouns > (0.8 if demo.quick else 0.98))  # fmt: skip
     demo.claim(f"the noun looks at its shape: {weight:.1%} of its weight at least, where a blind look gives it 6 %",
-               weight > (0.25 if demo.quick else 0.8))  # fmt: skip
+               weight > (0.6 if demo.quick else 0.8))  # fmt: skip
     demo.claim(f"and needs that look: with the patch covered {covered[:, 0].max():.0%} right at most, "
                f"with another one {covered[:, 1].min():.0%} at least",
                covered[:, 0].max() < 0.35 and covered[:, 1].min() > covered[:, 0].max() + 0.15)  # fmt: skip
-    demo.plot("looks", plot_looks, model, tests["never seen"], [0, 1, 2], size=(11, 5))
+    demo.plot("looks", plot_looks, model, scenes, [0, 1, 2], size=(11, 5))
 
 
 if __name__ == "__main__":

@@ -43,8 +43,9 @@ def both_ways(demo):
 
 # --- (b) translation: dates to ISO form ---------------------------------------------------------------
 
-MONTHS = "January February March April May June July August September October November December".split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September",
+          "October", "November", "December"]  # fmt: skip
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 FIRST, COUNT = datetime.date(1900, 1, 1), 73_049  # the days of two centuries
 FORMS = {
     "day month year": lambda d: f"{d.day} {MONTHS[d.month - 1]} {d.year}",
@@ -55,8 +56,9 @@ FORMS = {
     "month/day/year": lambda d: f"{d.month}/{d.day}/{d.year}",
     "year, the day of month": lambda d: f"{d.year}, the {d.day}{ordinal(d.day)} of {MONTHS[d.month - 1]}",
 }
-PAD, START = " ", ">"
-READ = sorted({c for name in MONTHS + DAYS for c in name} | set("0123456789,/ "))
+SHOWN = "weekday, day month year", "month/day/year", "year, the day of month"
+START = ">"
+READ = sorted(set("".join(MONTHS + DAYS) + "0123456789 ,/ of"))
 WRITTEN = ["-", *"0123456789", START]
 
 
@@ -160,7 +162,7 @@ def learn_dates(demo, forms, seeds):
 def show_dates(demo, forms, figures):
     exact, year, blind = figures.mean(axis=0).T
     example = datetime.date(1987, 3, 24)
-    demo.table(f"{len(figures)} seeds, 300 dates each that were never seen: exact ISO form, and where the year's digits look",
+    demo.table(f"300 unseen dates for each of {len(figures)} seeds: exact ISO form; weight of the year's digits on the year",
                ["written as", "for example", "exact", "worst seed", "on the year", "blind look"],
                [(name, form(example), f"{e:.1%}", f"{w:.1%}", f"{y:.0%}", f"{b:.0%}") for name, form, e, w, y, b
                 in zip(forms, forms.values(), exact, figures[:, :, 0].min(axis=0), year, blind)])  # fmt: skip
@@ -185,19 +187,22 @@ def plot_alignment(figure, model, date, forms):
         axes.grid(False)
         start = text.index(str(date.year)) - 0.5
         axes.plot([start, start + 4, start + 4, start, start], [-0.5, -0.5, 3.5, 3.5, -0.5], color=_demo.ORANGE)
+        axes.set_anchor("W")
         axes.set(title=text, ylabel="written")
     axes.set_xlabel("read")
     figure.colorbar(image, ax=figure.axes, shrink=0.4, label="weight", aspect=30)
+    figure.suptitle("Where each character looks as it is written. Orange: the year's digits, at the year", fontsize=11)
 
 
 # --- (c) retrieval: answers from a memory -------------------------------------------------------------
 
-NAMES = "Ada Ben Cleo Dan Eva Finn Gita Hugo Iris Jon Kira Leo Mia Nils Olga Paul".split()
+NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gita", "Hugo", "Iris", "Jon", "Kira", "Leo", "Mia",
+         "Nils", "Olga", "Paul"]  # fmt: skip
 TRAITS = {
-    "pet": "cat dog fish bird frog goat mouse snake".split(),
-    "drink": "tea milk water juice cocoa coffee cider soup".split(),
-    "hobby": "chess dance judo poems pottery rowing sewing violin".split(),
-    "home": "Bern Cairo Lima Oslo Paris Quito Rome Tokyo".split(),
+    "pet": ["cat", "dog", "fish", "bird", "frog", "goat", "mouse", "snake"],
+    "drink": ["tea", "milk", "water", "juice", "cocoa", "coffee", "cider", "soup"],
+    "hobby": ["chess", "dance", "judo", "poems", "pottery", "rowing", "sewing", "violin"],
+    "home": ["Bern", "Cairo", "Lima", "Oslo", "Paris", "Quito", "Rome", "Tokyo"],
 }
 WORDS = [*NAMES, *TRAITS, *(w for words in TRAITS.values() for w in words)]
 N, T, A = len(NAMES), len(TRAITS), 8  # names, traits, answers for each trait
@@ -281,22 +286,23 @@ def say_answers(demo, model, knower, questions, facts, answers):
         said, by_heart = ([WORDS[N + T + i] for i in scores.numpy()[0].argmax(-1)]
                           for scores in (logits, knower(questions[:1])[0]))  # fmt: skip
     rows = []
-    for i in range(5):
+    for i, weight in enumerate(weights.numpy()[0].diagonal()[:5]):
         name, trait, word = (WORDS[j] for j in facts[0, i])
-        rows.append((f"{name}'s {trait}?", f"{name}'s {trait}: {word}", f"{weights.numpy()[0, i, i]:.2f}", said[i], by_heart[i]))
+        rows.append((f"{name}'s {trait}?", f"{name}'s {trait}: {word}", f"{weight:.2f}", said[i], by_heart[i]))
     demo.table("five questions about a world that neither trained on",
                ["question", "the fact in the memory", "weight on it", "with memory", "by heart"], rows)  # fmt: skip
 
 
 def plot_retrieval(figure, model, questions, facts, count=8):
-    """Questions against a memory of `count` facts."""
+    """Questions against a memory of `count` facts, in another order."""
+    asked = np.arange(count) * 3 % count
     with ta.no_grad():
-        weights = model(questions[:1, :count], facts[:1, :count])[1].numpy()[0]
+        weights = model(questions[:1, asked], facts[:1, :count])[1].numpy()[0]
     axes = figure.subplots()
     image = axes.imshow(weights, cmap="viridis", vmin=0, vmax=1)
     texts = [[WORDS[i] for i in row] for row in facts[0, :count]]
     axes.set_xticks(range(count), [f"{n}'s {t}: {w}" for n, t, w in texts], rotation=35, ha="right")
-    axes.set_yticks(range(count), [f"{n}'s {t}?" for n, t, _ in texts])
+    axes.set_yticks(range(count), [f"{texts[i][0]}'s {texts[i][1]}?" for i in asked])
     axes.tick_params(length=0)
     axes.grid(False)
     axes.set(title="Each question finds its fact", xlabel="keys and values: the memory", ylabel="queries")
@@ -310,11 +316,10 @@ def main(demo):
     both_ways(demo)
 
     demo.heading("(b) Translation: dates as people write them, to ISO form")
-    names = list(FORMS) if not demo.quick else ["weekday, day month year", "month/day/year"]
-    forms = {name: FORMS[name] for name in names}
+    forms = {name: FORMS[name] for name in (SHOWN[:2] if demo.quick else FORMS)}
     models, figures = learn_dates(demo, forms, seeds)
     show_dates(demo, forms, figures)
-    shown = [f for name, f in forms.items() if name in ("weekday, day month year", "month/day/year", "year, the day of month")]
+    shown = [forms[name] for name in SHOWN if name in forms]
     demo.plot("dates", plot_alignment, models[0], datetime.date(1987, 3, 24), shown, size=(8, 3.4 * len(shown)))
 
     demo.heading("(c) Retrieval: a question answered from a memory")
@@ -329,13 +334,15 @@ def main(demo):
     demo.say()
     on_fact = np.array([run[1] for run in runs])
     reader, knower, blind = right.values()
-    demo.claim(f"with the memory it answers from facts that it never trained on ({reader[:, 1].min():.1%} right at least)",
+    demo.claim(f"with the memory it answers from facts never trained on ({reader[:, 1].min():.1%} right at least)",
                reader.min() > (0.9 if demo.quick else 0.98))  # fmt: skip
-    demo.claim(f"the same model without memory knows its own world ({knower[:, 0].min():.0%}), and says the same in a new "
-               f"one: {knower[:, 1].max():.1%} right at most", knower[:, 0].min() > 0.98 and knower[:, 1].max() < 0.05)
-    demo.claim(f"the first one has learned to look up, not the facts: without its memory {blind.max():.0%} at most, where a "
-               f"guess has {1 / A:.0%}", blind.max() < 0.25)
-    demo.claim(f"it looks at the right fact: {on_fact.mean():.0%} of the weight; a blind look gives it {1 / facts:.0%}", on_fact.min() > 0.5)
+    demo.claim(f"the same model without memory knows its own world ({knower[:, 0].min():.0%}), and says the same in a "
+               f"new one: {knower[:, 1].max():.1%} right at most",
+               knower[:, 0].min() > 0.98 and knower[:, 1].max() < 0.05)  # fmt: skip
+    demo.claim("the first one has learned to look up, not the facts: without its memory it is right in "
+               f"{blind.max():.0%} at most, a guess in {1 / A:.0%}", blind.max() < 0.25)  # fmt: skip
+    demo.claim(f"it looks at the right fact: {on_fact.mean():.0%} of the weight; a blind look gives it {1 / facts:.0%}",
+               on_fact.min() > 0.5)  # fmt: skip
     demo.plot("retrieval", plot_retrieval, runs[0][2][0], *runs[0][2][2:4], size=(7.5, 5.5))
 
 
