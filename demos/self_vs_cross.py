@@ -162,7 +162,7 @@ def learn_dates(demo, forms, seeds):
 def show_dates(demo, forms, figures):
     exact, year, blind = figures.mean(axis=0).T
     example = datetime.date(1987, 3, 24)
-    demo.table(f"300 unseen dates for each of {len(figures)} seeds: exact ISO form; weight of the year's digits on the year",
+    demo.table(f"300 unseen dates, {len(figures)} seeds: exact ISO form, and weight of the year's digits on the year",
                ["written as", "for example", "exact", "worst seed", "on the year", "blind look"],
                [(name, form(example), f"{e:.1%}", f"{w:.1%}", f"{y:.0%}", f"{b:.0%}") for name, form, e, w, y, b
                 in zip(forms, forms.values(), exact, figures[:, :, 0].min(axis=0), year, blind)])  # fmt: skip
