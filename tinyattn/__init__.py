@@ -3,6 +3,7 @@
 from . import nn as nn
 from . import optim as optim
 from .attention import *
+from .draw import *
 from .functional import *
 from .gradcheck import *
 from .nn import load as load

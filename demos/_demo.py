@@ -1,0 +1,197 @@
+"""What the demos share: options, tables, claims, progress and pictures. A demo reads
+
+    import _demo  # first: it sets one BLAS thread before NumPy is loaded
+
+    def main(demo):
+        demo.table("Row sums", ["row", "sum"], [(0, "1.000"), (1, "1.000")])
+        demo.claim("every row sums to 1", True)
+        demo.plot("sums", lambda figure: figure.subplots().plot([1, 1]))
+
+    if __name__ == "__main__":
+        _demo.run(main, __doc__)
+
+and its users get --seed, --quick and --out. The terminal and the pictures are at their best with rich, matplotlib and
+graphviz (pip install "tinyattn[demos]"); without them, or into a pipe, the same figures come as plain text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two threads that share a busy core wait for each other
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tinyattn of this clone, installed or not
+
+# Colours that differ for colour-blind eyes as well (Okabe and Ito 2008).
+BLUE, ORANGE, GREEN, PURPLE, SKY, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#777777"
+
+NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|×))?|[-·]|")
+
+STYLE = {
+    "axes.edgecolor": GREY, "axes.grid": True, "axes.spines.right": False, "axes.spines.top": False,
+    "axes.titlelocation": "left", "axes.titlesize": 11, "figure.constrained_layout.use": True, "font.size": 10,
+    "grid.color": "#dddddd", "grid.linewidth": 0.6, "legend.frameon": False, "lines.linewidth": 2,
+    "svg.hashsalt": "tinyattn",
+}  # fmt: skip
+
+
+class Demo:
+    """One run of a demo: its options (seed, quick, out, and those it added itself), and how it shows things."""
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        vars(self).update(vars(options))
+        self.name = name
+        self.rich = sys.stdout.isatty() and _has("rich")
+        self.missing: set[str] = set()  # packages whose absence has been told
+        self.pictures: list[Path] = []
+        self.failed: list[str] = []
+
+    # --- the terminal -------------------------------------------------------------------------------
+
+    def say(self, text: str = "") -> None:
+        print(text, flush=True)
+
+    def heading(self, text: str) -> None:
+        self.say(f"\n\033[1m{text}\033[0m" if self.rich else f"\n{text}\n{'=' * len(text)}")
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Rows of texts and numbers under their column names; columns of numbers are set right."""
+        cells = [[str(cell) for cell in row] for row in rows]
+        right = [all(NUMBER.fullmatch(row[i]) for row in cells) for i in range(len(columns))]
+        self.say()
+        if self.rich:
+            from rich import box
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text  # shows [ ] as they are
+
+            table = Table(title=Text(title), title_justify="left", title_style="italic", box=box.SIMPLE_HEAD)
+            for name, is_right in zip(columns, right):
+                table.add_column(Text(name), justify="right" if is_right else "left")
+            for row in cells:
+                table.add_row(*map(Text, row))
+            Console().print(table)
+            return
+        widths = [max(len(row[i]) for row in [columns, *cells]) for i in range(len(columns))]
+        self.say(title)
+        for row in [columns, ["-" * w for w in widths], *cells]:
+            padded = (c.rjust(w) if is_right else c.ljust(w) for c, w, is_right in zip(row, widths, right))
+            self.say(("  " + "  ".join(padded)).rstrip())
+
+    def claim(self, text: str, holds: Any) -> None:
+        """Say whether what the demo claims holds; where it does not, the demo goes on, and ends with exit code 1."""
+        self.say(f"{'✓' if holds else '✗ DOES NOT HOLD:'} {text}")
+        if not holds:
+            self.failed.append(text)
+
+    def track(self, items: Sequence[Any], what: str) -> Iterator[Any]:
+        """Iterate over items with a bar on the terminal; silent in a pipe."""
+        if self.rich:
+            from rich.progress import track
+
+            yield from track(items, what, transient=True)
+            return
+        for i, item in enumerate(items, 1):
+            if sys.stderr.isatty():
+                print(f"\r{what} {i}/{len(items)} ", end="\n" if i == len(items) else "", file=sys.stderr, flush=True)
+            yield item
+
+    # --- pictures -----------------------------------------------------------------------------------
+
+    def plot(self, name: str, draw: Callable[..., None], *args: Any, size: tuple[float, float] = (8, 4)) -> None:
+        """Call draw(figure, *args) on an empty matplotlib Figure; save it as SVG and PNG."""
+        if not _has("matplotlib"):
+            self._tell("matplotlib", "the curves are not drawn (their figures are above)")
+            return
+        import matplotlib
+        from matplotlib.figure import Figure  # no pyplot: neither a window nor a display is needed
+
+        with matplotlib.rc_context(STYLE):
+            figure = Figure(figsize=size)
+            draw(figure, *args)
+            figure.savefig(self.path(f"{name}.svg"), metadata={"Date": None})
+            figure.set_layout_engine("none")  # as it is now: no need to work it out again
+            figure.savefig(self.path(f"{name}.png"), dpi=150)
+
+    def graph(self, name: str, output: Any, **options: Any) -> None:
+        """Draw the computation graph of output (see ta.draw_graph) as SVG and PNG; without graphviz as DOT text."""
+        import tinyattn as ta
+
+        svg = self.path(f"{name}.svg")
+        svg.unlink(missing_ok=True)  # what an earlier run drew must not pass for this one's
+        ta.draw_graph(output, path=svg, **options)
+        if svg.exists():
+            ta.draw_graph(output, path=self.path(f"{name}.png"), **options)
+        else:
+            self.pictures[-1] = svg.with_suffix(".dot")
+
+    def heatmap(self, name: str, weights: Any, *labels: Any, **options: Any) -> None:
+        """Print the weights as a heatmap (see ta.heatmap), and save it as SVG and PNG."""
+        import tinyattn as ta
+
+        self.say()
+        if _has("matplotlib"):
+            ta.heatmap(weights, *labels, path=self.path(f"{name}.svg"), **options)
+            with open(os.devnull, "w") as nowhere, _stdout(nowhere):
+                ta.heatmap(weights, *labels, path=self.path(f"{name}.png"), **options)
+        else:
+            ta.heatmap(weights, *labels, **options)
+            self._tell("matplotlib", "the heatmap is not drawn (its figures are above)")
+
+    def path(self, file_name: str) -> Path:
+        """Where a picture of this demo goes; it is listed at the end."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.pictures.append(self.out / f"{self.name}_{file_name}")
+        return self.pictures[-1]
+
+    def _tell(self, package: str, consequence: str) -> None:
+        if package not in self.missing:
+            self.missing.add(package)
+            self.say(f'\n{package} is missing, so {consequence}: pip install "tinyattn[demos]"')
+
+
+def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
+    """Parse the command line, call main(demo), list the pictures. options: further ones by their defaults: steps=300."""
+    name = Path(sys.argv[0]).stem
+    parser = argparse.ArgumentParser(prog=f"{name}.py", description=doc,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default 0)")
+    parser.add_argument("--quick", action="store_true", help="a smaller form, in seconds")
+    parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER", help="for pictures (default out/)")
+    for key, default in options.items():
+        parser.add_argument(f"--{key.replace('_', '-')}", type=type(default), default=default,
+                            help=f"default {default}")  # fmt: skip
+    demo = Demo(name, parser.parse_args())
+    sys.stdout.reconfigure(errors="replace")  # a pipe that knows no √ gets ?
+    start = time.perf_counter()
+    demo.say((doc or name).strip().splitlines()[0])
+    main(demo)
+    demo.say()
+    by_stem: dict[Path, list[str]] = {}
+    for picture in demo.pictures:
+        by_stem.setdefault(picture.with_suffix(""), []).append(picture.suffix)
+    for stem, suffixes in by_stem.items():
+        demo.say(f"picture: {stem}{' and '.join(suffixes)}")
+    demo.say(f"{name}.py, seed {demo.seed}{', quick form' * demo.quick}: {time.perf_counter() - start:.1f} s")
+    if demo.failed:
+        sys.exit(f"{len(demo.failed)} of the claims did not hold: " + "; ".join(demo.failed))
+
+
+def _has(package: str) -> bool:
+    try:
+        __import__(package)
+    except ImportError:
+        return False
+    return True
+
+
+def _stdout(file: Any) -> Any:
+    from contextlib import redirect_stdout
+
+    return redirect_stdout(file)
