@@ -127,28 +127,32 @@ def erf(x: Array) -> Any:
 
     dx = g · 2/√π · e^(-x²)
     """
-    values, series = _erf_table()
-    x64 = np.asarray(x, dtype=float)
-    size = np.minimum(np.abs(x64), 6.0)  # erf(6) is 1 to the last digit
-    with np.errstate(invalid="ignore"):
-        i = np.rint(size * 128).astype(int)
-    d = size - i / 128
-    total = series[-1][i]
-    for coefficients in series[-2::-1]:
-        total = total * d + coefficients[i]
-    out = np.copysign(values[i] + total * d, x64)
-    return np.where(np.isnan(x64), np.nan, out).astype(np.result_type(x, np.float16), copy=False)
+    x = np.asarray(x)
+    dtype = np.result_type(x.dtype, np.float16)
+    values, series = _erf_table(np.float32 if dtype.itemsize <= 4 else np.float64)
+    x = x.astype(values.dtype, copy=False)
+    size = np.minimum(np.abs(x), 6)  # erf(6) is 1 to the last digit; NaN stays NaN
+    nearest = np.rint(size * 128)
+    d = size - nearest / 128
+    i = np.fmin(nearest, 768).astype(np.intp)
+    total = series[-1].take(i)
+    for coefficients in (*series[-2::-1], values):
+        total = total * d + coefficients.take(i)
+    return np.copysign(total, x).astype(dtype, copy=False)
 
 
 @functools.cache
-def _erf_table() -> tuple[Array, list[Array]]:
-    """erf at the points, and the series of erf around them: bₖ/(k+1) of Σ bₖ dᵏ, where y' = -2 x y gives bₖ₊₁."""
+def _erf_table(dtype: Any) -> tuple[Array, list[Array]]:
+    """erf at the points, and the series of erf around them: bₖ/(k+1) of Σ bₖ dᵏ, where y' = -2 x y gives bₖ₊₁.
+
+    As |d| ≤ 1/256, three terms are enough for the digits of a float32, seven for those of a float64.
+    """
     x = np.arange(769) / 128
     b = [2 / math.sqrt(math.pi) * np.exp(-x * x)]
     b.append(-2 * x * b[0])
-    for k in range(1, 6):
+    for k in range(1, 2 if dtype == np.float32 else 6):
         b.append(-2 * (x * b[k] + b[k - 1]) / (k + 1))
-    return np.array([math.erf(v) for v in x]), [c / (k + 1) for k, c in enumerate(b)]
+    return np.array([math.erf(v) for v in x], dtype), [(c / (k + 1)).astype(dtype) for k, c in enumerate(b)]
 
 
 # --- normalisation ------------------------------------------------------------------------------------
@@ -202,8 +206,33 @@ def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6) -> Tensor:
     """x / √(mean x² + ε) · weight over the last axis (Zhang & Sennrich 2019)."""
     x = as_tensor(x)
     _check_features(x, weight)
-    y: Tensor = x / sqrt(mean(x * x, -1, keepdims=True) + eps)
-    return y if weight is None else y * weight
+    return _rms_norm(x, 1.0 if weight is None else weight, eps=eps)
+
+
+@region
+def rms_norm_composed(x: Tensor, weight: Any = 1.0, eps: float = 1e-6) -> Tensor:
+    out: Tensor = x / sqrt(mean(x * x, -1, keepdims=True) + eps) * weight
+    return out
+
+
+def _rms_norm_pullback(g: Array, out: Array, x: Array, weight: Array, *, extra: Array, needs: Any,
+                       eps: float) -> tuple[Any, Any]:  # fmt: skip
+    """With y = x r,  r = 1/√(mean x² + ε),  h = g · weight:   dx = r (h - y · mean(h · y))"""
+    r = extra
+    y = x * r
+    dx = None
+    if needs[0]:
+        h = g * weight
+        dx = r * (h - y * np.mean(h * y, -1, keepdims=True))
+    return dx, g * y if needs[1] else None
+
+
+@fused(rms_norm_composed, _rms_norm_pullback)
+def _rms_norm(x: Array, weight: Array, eps: float = 1e-6) -> tuple[Array, Array]:
+    r = 1 / np.sqrt(np.mean(x * x, -1, keepdims=True) + eps)
+    y = x * r
+    y *= weight
+    return y, r
 
 
 # --- positions ----------------------------------------------------------------------------------------
@@ -232,7 +261,8 @@ def _rotations(start: int, n: int, d: int, base: float, dtype: Any) -> tuple[Arr
 @op(lambda g, out, x, cos, sin: _like(g, _rotate)(g, cos=cos, sin=-sin))
 def _rotate(x: Array, cos: Array, sin: Array) -> Any:
     """(a, b) -> (a cos - b sin, a sin + b cos) for the halves a, b of x.   dx = g, turned back"""
-    a, b = np.split(x, 2, axis=-1)
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
     return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 

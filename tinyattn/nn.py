@@ -528,10 +528,12 @@ class GPT(Module):
                 cache.clear()
                 piece = ids[:, -(self.context // 2 or 1) :]
             training = self.training
-            self.eval()
+            if training:  # each switch walks through all modules
+                self.eval()
             with no_grad():
                 logits = self(piece, cache=cache)._data[:, -1]  # (B, vocab_size)
-            self.train(training)
+            if training:
+                self.train()
             token = _draw(logits, temperature, top_k, rng)
             yield token
             piece = token[:, None]
