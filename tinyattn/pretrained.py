@@ -26,7 +26,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -48,7 +48,8 @@ from .nn import (
 from .ops import sqrt
 from .tensor import Array, Tensor
 
-__all__ = ["BERT", "MODELS", "fetch", "find", "load", "recognise", "sentence_vectors"]
+__all__ = ["BERT", "MODELS", "fetch", "find", "load", "recognise", "sentence_vectors", "store_maps",
+           "stored_maps"]  # fmt: skip
 
 
 class Known(NamedTuple):
@@ -132,6 +133,32 @@ def sentence_vectors(model: BERT, tokenizer: Any, sentences: Sequence[str]) -> T
     total = (hidden * real).sum(1)  # (B, T, d_model) -> (B, d_model); its direction is the mean's
     vectors: Tensor = total / sqrt((total * total).sum(-1, keepdims=True))
     return vectors
+
+
+# --- attention maps that ship with tinyattn -----------------------------------------------------------
+
+Maps: TypeAlias = dict[str, tuple[list[str], dict[tuple[int, int], Array]]]
+MAPS = Path(__file__).parent / "data" / "maps.npz"
+
+
+def stored_maps(path: str | os.PathLike[str] = MAPS) -> Maps:
+    """{sentence: (tokens, {(layer, head): weights (n, n)})}: some heads of minilm, as `store_maps` kept them."""
+    with np.load(path) as file:
+        heads, flat = [tuple(map(int, head)) for head in file["heads"]], file["maps"].astype(np.float32)
+        maps: Maps = {}
+        for sentence, *tokens in json.loads(bytes(file["texts"])):
+            n = len(tokens)
+            piece, flat = flat[: len(heads) * n * n], flat[len(heads) * n * n :]
+            maps[sentence] = tokens, dict(zip(heads, piece.reshape(-1, n, n)))
+    return maps
+
+
+def store_maps(maps: Maps, heads: Sequence[tuple[int, int]], path: str | os.PathLike[str]) -> None:
+    """Keep these heads of each sentence's maps, in float16."""
+    texts = json.dumps([[sentence, *tokens] for sentence, (tokens, _) in maps.items()]).encode()
+    flat = [by_head[head].ravel() for _, by_head in maps.values() for head in heads]
+    np.savez_compressed(path, heads=np.array(heads), texts=np.frombuffer(texts, np.uint8),
+                        maps=np.concatenate(flat).astype(np.float16))  # fmt: skip
 
 
 # --- getting the known models -------------------------------------------------------------------------
