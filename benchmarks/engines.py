@@ -81,7 +81,9 @@ PROBES = {
         print('yes' if np.isclose(np.sum(found), 1) else f'wrong: {found}')
         """,
     "second derivative of x³": {
-        "tinyattn": "x = leaf(2.0); g, = lib.grad(x**3, x, create_graph=True); found, right = lib.grad(g, x)[0], 12; " + SAY,
+        "tinyattn": """
+        x = leaf(2.0); g, = lib.grad(x**3, x, create_graph=True); found, right = lib.grad(g, x)[0], 12
+        """ + SAY,
         "torch": """
         x = leaf(2.0); g, = lib.autograd.grad(x**3, x, create_graph=True); found, right = lib.autograd.grad(g, x)[0], 12
         """ + SAY,

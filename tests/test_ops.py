@@ -57,9 +57,9 @@ SOFTMAXES = {"softmax": ta.softmax, "log_softmax": ta.log_softmax}
 
 
 def values(shape, seed=0):
-    """Distinct values at least 0.01 apart: no ties, no kinks within a step."""
-    x = np.random.default_rng(seed).permutation(int(np.prod(shape))) * 0.05 - 0.6 + 0.013
-    return x.reshape(shape)
+    """Distinct values of both signs, at least 0.01 apart: no ties, no kinks within a step."""
+    n = int(np.prod(shape))
+    return ((np.random.default_rng(seed).permutation(n) - n // 2) * 0.05 + 0.013).reshape(shape)
 
 
 def check(f, *arrays):
@@ -313,3 +313,59 @@ def test_empty_tensors():
         assert dx.shape == (0, 3)
     with np.errstate(all="raise"):
         assert np.isnan(ta.mean(x).item()) and np.isnan(ta.var(x).item())
+
+
+# --- the tests above bite: a corrupted rule is caught --------------------------------------------------
+
+ONE, TWO = (values((3, 4)),), (values((3, 4)), values((3, 4), 1) + 0.021)
+POSITIVE = (np.abs(values((3, 4))) + 0.5, np.abs(values((3, 4), 1)) + 0.521)
+USES = {
+    **{getattr(ops, n): (UNARY[n][0], ONE) for n in ("exp", "sin", "cos", "tanh", "sigmoid", "negative", "positive")},
+    **{getattr(ops, n): (UNARY[n][0], POSITIVE[:1]) for n in ("log", "sqrt", "relu", "abs", "astype")},
+    **{getattr(ops, n): (BINARY[n][0], POSITIVE) for n in BINARY},
+    **{getattr(ops, n): (lambda x, f=REDUCTIONS[n][0]: f(x, -1), ONE) for n in REDUCTIONS if n != "prod"},
+    **{getattr(ops, n): (SOFTMAXES[n], ONE) for n in SOFTMAXES},
+    ops.masked_fill: (lambda x, v: ta.masked_fill(x, x.numpy() > 0, v), TWO),
+    ops._matmul: (lambda x, y: x @ y.mT, TWO),
+    ops._mT: (lambda x: x.mT, ONE),
+    ops.reshape: (lambda x: x.reshape(-1), ONE),
+    ops.transpose: (lambda x: x.T, ONE),
+    ops.swapaxes: (lambda x: x.swapaxes(0, 1), ONE),
+    ops.expand_dims: (lambda x: ta.expand_dims(x, 1), ONE),
+    ops.squeeze: (lambda x: x[:1].squeeze(), ONE),
+    ops.broadcast_to: (lambda x: ta.broadcast_to(x, (5, 3, 4)), ONE),
+    ops._getitem: (lambda x: x[[0, 0, 2]], ONE),
+    ops._concatenate: (lambda x, y: ta.concatenate([x, y * 2.0]), TWO),
+    ops._einsum: (lambda x, y: ta.einsum("ij,kj->ik", x, y), TWO),
+}
+CORRUPTIONS = {
+    "off by 1 %": lambda dx: dx * 1.01,
+    "shifted": lambda dx: dx + 0.01,
+    "twice": lambda dx: dx * 2.0,
+    "lost": lambda dx: dx * 0.0,
+}
+
+
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
+@pytest.mark.parametrize("function", USES, ids=lambda f: f.__name__)
+def test_a_corrupted_rule_is_caught(function, corruption, monkeypatch):
+    f, inputs = USES[function]
+
+    def corrupted(rule):
+        return lambda *args, **params: CORRUPTIONS[corruption](rule(*args, **params))
+
+    for i, rule in enumerate(function.rules or [function.each]):
+        if rule is not None:
+            with monkeypatch.context() as patch:
+                if function.each:
+                    patch.setattr(function, "each", corrupted(rule))
+                else:
+                    patch.setattr(function, "rules", (*function.rules[:i], corrupted(rule), *function.rules[i + 1 :]))
+                with pytest.raises(ta.GradcheckError):
+                    ta.gradcheck(f, list(inputs))
+    assert ta.gradcheck(f, list(inputs))
+
+
+def test_every_rule_is_among_them():
+    with_rules = {f for f in vars(ops).values() if hasattr(f, "rules")}
+    assert with_rules - set(USES) == {ops._scatter}  # getitem's second derivative, checked by gradgradcheck

@@ -340,6 +340,7 @@ def test_repr_is_one_line_and_says_what_matters():
     assert "1 not finite" in repr(ta.Tensor([1.0, np.inf]))
     assert "from exp" in repr(ta.exp(x))
     assert "\n" not in repr(ta.Tensor(np.zeros((0, 3))))
+    assert f"{ta.Tensor([2.5]):.2f}" == "2.50" and f"{ta.Tensor(2.5)}" == repr(ta.Tensor(2.5))
 
 
 def test_small_protocols():

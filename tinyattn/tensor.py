@@ -227,6 +227,9 @@ class Tensor:
             parts += ["has grad" if self._grad is not None else "no grad yet"]
         return f"Tensor({', '.join(parts)})"
 
+    def __format__(self, spec: str) -> str:
+        return format(self._data.item(), spec) if spec and self.size == 1 else format(repr(self), spec)
+
     def __reduce__(self) -> tuple[Any, ...]:  # pickle, copy and deepcopy: a leaf; the history stays behind
         return functools.partial(Tensor, name=self.name), (self.numpy(), self._needs)
 
