@@ -40,7 +40,7 @@ The lawyer lost an important case because he forgot some documents. | he = lawye
 The wolves attacked because they were hungry. | they = wolves | The wolves |
 The chef burned the soup because it cooked too long. | it = soup | The chef, the soup | burned the soup
 The museum closed its doors early on a rainy Monday since it had few visitors. | it had = museum | The museum, a rainy Monday | closed its doors, had few visitors
-I fed the hungry goat some bread, and it ate the whole loaf. | it = goat | the hungry goat, the whole loaf | ate the whole loaf
+I fed the hungry goat some bread, and it ate the whole loaf. | it = goat | the hungry goat, the whole loaf | fed the hungry goat, ate the whole loaf
 When the storm reached the coast it destroyed a famous old lighthouse. | it = storm | the storm, the coast, a famous old lighthouse | reached the coast, destroyed a famous old lighthouse
 The girl found a coin under the bed and gave it away. | it = coin | The girl, a coin, the bed | found a coin
 The mechanic repaired the bus after it stopped. | it = bus | The mechanic, the bus | repaired the bus
@@ -100,12 +100,11 @@ def run_model(model, tokenizer, sentence):
 
 def all_maps(demo):
     """{sentence: (tokens, {head: map})} of the sentences here, from the model where it is, else as stored."""
-    stored = pretrained.stored_maps()
     try:
         model, tokenizer = pretrained.load("minilm")
     except (FileNotFoundError, ImportError) as error:
         demo.say(f"{error}.\nSo these are the maps that ship with tinyattn, as MiniLM computed them.")
-        return stored, None
+        return pretrained.stored_maps(), None
     maps = {}
     for sentence in [*(sentence for sentence, _ in sentences()), WIDE, TURNED]:
         tokens, weights = run_model(model, tokenizer, sentence)
@@ -115,6 +114,7 @@ def all_maps(demo):
         pretrained.store_maps(maps, HEADS, demo.store)
         demo.say(f"the maps of {len(HEADS)} heads were stored in {demo.store}")
     else:
+        stored = pretrained.stored_maps()
         worst = max(np.abs(stored[s][1][head] - maps[s][1][head]).max() for s in maps for head in HEADS)
         demo.claim(f"the maps that ship with tinyattn are the same, to {worst:.4f}", worst < 1e-3)
     return maps, (model, tokenizer)
@@ -159,7 +159,9 @@ def plot_scores(figure, rows):
     axes.set_yticks(at, [f"{row[1]}, {row[0]}" for row in rows])
     axes.invert_yaxis()
     axes.set(title="Rows that peak at the marked word", xlabel="share of cases", xlim=(0, 1.02))
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, -0.42), ncols=2)
+    axes.grid(axis="y", visible=False)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside lower center", ncols=2)
 
 
 def pointed(tokens, weights, word, count=3):
@@ -236,14 +238,15 @@ def main(demo):
     demo.claim("as the subject, 'street' gets the pronoun, meaning or not",
                row[turned[0].index("street")] > row[turned[0].index("animal")])  # fmt: skip
     hits, _ = score(maps, "pronoun", PRONOUN)
-    subject = [b == min(y for _, y in r["determiner"] + [(0, 99)]) or b == 1 for _, r in sentences() for _, b in r["pronoun"]]
-    subject = np.array(subject)
-    demo.say(f"  answers that are the first noun: {hits[subject].sum()} of {subject.sum()} found; others: "
-             f"{hits[~subject].sum()} of {(~subject).sum()}")  # fmt: skip
-    demo.claim("so it follows grammar, the first noun, more than meaning", hits[subject].mean() > hits[~subject].mean())
+    objects = np.array([b in [noun for _, noun in r["object"]] for _, r in sentences() for _, b in r["pronoun"]])
+    demo.say(f"  'Always the subject' would find {(~objects).sum()} of {len(hits)}, the head finds {hits.sum()}: "
+             f"{hits[~objects].sum()} of the {(~objects).sum()} subjects,\n  but also {hits[objects].sum()} of the "
+             f"{objects.sum()} objects, like 'The child dropped the blue cup and it broke'.")  # fmt: skip
+    demo.claim("on these sentences it scores no better than the rule 'always the subject', and yet is not that rule",
+               abs(hits.mean() - (~objects).mean()) < 0.1 and hits[objects].mean() > 0.5)  # fmt: skip
     demo.say("  Layer 2, head 8 was picked on these sentences, the others before them: of 72 heads the best one always\n"
              "  looks better than it is. And where a head looks is not yet what the model uses: see what_matters.py.")  # fmt: skip
 
 
 if __name__ == "__main__":
-    _demo.run(main, __doc__, sentence="", store="")
+    _demo.run(main, __doc__, sentence=None, store="")
