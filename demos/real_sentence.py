@@ -198,9 +198,9 @@ def main(demo):
         hits, weights = score(maps, relation, head)
         k, baseline = best_offset(relation)
         rows.append((relation, f"layer {head[0]}, head {head[1]}", hits.mean(), weights.mean(), baseline, k, len(hits)))
-    demo.table("share of rows whose highest word is the marked one", ["relation", "head", "cases", "score", "weight there",
-               "best fixed offset", "its score"], [(r[0], r[1], r[6], f"{r[2]:.2f}", f"{r[3]:.2f}", f"{r[5]:+d}",
-               f"{r[4]:.2f}") for r in rows])  # fmt: skip
+    demo.table("share of rows whose highest word is the marked one",
+               ["relation", "head", "cases", "score", "weight there", "best fixed offset", "its score"],
+               [(r[0], r[1], r[6], f"{r[2]:.2f}", f"{r[3]:.2f}", f"{r[5]:+d}", f"{r[4]:.2f}") for r in rows])  # fmt: skip
     demo.plot("scores", plot_scores, rows, size=(8, 4.5))
     scores = {(row[0], row[1]): (row[2], row[4]) for row in rows}
     demo.say()
@@ -224,7 +224,8 @@ def main(demo):
     demo.say(f"  'because' looks at: {pointed(tokens, by_head[TRAP], 'because')}")
     demo.say(f"  the column of '{words[noun]}' gets {trap[:, noun].mean():.2f} on average, whoever asks")
     same = (trap.argmax(-1) == noun).mean()
-    demo.claim(f"{same:.0%} of all rows peak at '{words[noun]}': look at the column before you believe a row", same > 0.8)
+    demo.claim(f"{same:.0%} of all rows peak at '{words[noun]}': look at the column before you believe a row",
+               same > 0.8)  # fmt: skip
 
     demo.heading("Limits")
     wide, turned = maps[WIDE], maps[TURNED]
@@ -244,8 +245,8 @@ def main(demo):
              f"{objects.sum()} objects, like 'The child dropped the blue cup and it broke'.")  # fmt: skip
     demo.claim("on these sentences it scores no better than the rule 'always the subject', and yet is not that rule",
                abs(hits.mean() - (~objects).mean()) < 0.1 and hits[objects].mean() > 0.5)  # fmt: skip
-    demo.say("  Layer 2, head 8 was picked on these sentences, the others before them: of 72 heads the best one always\n"
-             "  looks better than it is. And where a head looks is not yet what the model uses: see what_matters.py.")  # fmt: skip
+    demo.say("""  Layer 2, head 8 was picked on these sentences, the others before them: of 72 heads the best one always
+  looks better than it is. And where a head looks is not yet what the model uses: see what_matters.py.""")
 
 
 if __name__ == "__main__":
