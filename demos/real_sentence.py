@@ -200,7 +200,8 @@ def main(demo):
         rows.append((relation, f"layer {head[0]}, head {head[1]}", hits.mean(), weights.mean(), baseline, k, len(hits)))
     demo.table("share of rows whose highest word is the marked one",
                ["relation", "head", "cases", "score", "weight there", "best fixed offset", "its score"],
-               [(r[0], r[1], r[6], f"{r[2]:.2f}", f"{r[3]:.2f}", f"{r[5]:+d}", f"{r[4]:.2f}") for r in rows])  # fmt: skip
+               [(name, head, cases, f"{found:.2f}", f"{weight:.2f}", f"{k:+d}", f"{baseline:.2f}")
+                for name, head, found, weight, baseline, k, cases in rows])  # fmt: skip
     demo.plot("scores", plot_scores, rows, size=(8, 4.5))
     scores = {(row[0], row[1]): (row[2], row[4]) for row in rows}
     demo.say()
