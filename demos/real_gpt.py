@@ -149,7 +149,8 @@ def show_induction(demo, model, tokenizer, usual):
     best = np.argsort(-score.ravel())[:5]
     demo.table(f"{n} random tokens, twice: heads that look at what came after the token before",
                ["head", "weight there"],
-               [("layer {}, head {}".format(*divmod(k, score.shape[1])), f"{score.ravel()[k]:.2f}") for k in best])  # fmt: skip
+               [("layer {}, head {}".format(*divmod(k, score.shape[1])), f"{score.ravel()[k]:.2f}")
+                for k in best])  # fmt: skip
     demo.say(f"\n  loss: {first:.1f} nats a token in the first copy, {second:.1f} in the second"
              f" (the sentence above: {usual:.1f})")  # fmt: skip
     demo.claim("the second copy of a random text is predictable", second < first / 2)
