@@ -343,19 +343,21 @@ def _bert(config: Mapping[str, Any], stored: Mapping[str, Stored], path: Path) -
 
 
 def _llama(config: Mapping[str, Any], stored: Mapping[str, Stored], path: Path) -> GPT:
-    vocab, context, d, h, layers, d_ff = _sizes(
+    config = {"num_key_value_heads": config.get("num_attention_heads"), **config}
+    vocab, context, d, h, kv, layers, d_ff = _sizes(
         config, stored, path, "vocab_size", "max_position_embeddings", "hidden_size", "num_attention_heads",
-        "num_hidden_layers", "intermediate_size")  # fmt: skip
+        "num_key_value_heads", "num_hidden_layers", "intermediate_size")  # fmt: skip
     if config.get("head_dim") not in (None, d // h):
         raise ValueError(f"{path}: heads of {config['head_dim']} features, {h} of them for {d} features: here they "
                          f"share the features, {d // h} each")  # fmt: skip
     rope = config.get("rope_parameters") or config
+    if rope.get("rope_type", "default") != "default":
+        raise ValueError(f"{path}: rotary positions of type {rope['rope_type']!r}, but these layers compute plain ones")
     norm = functools.partial(RMSNorm, eps=config.get("rms_norm_eps", 1e-6))
-    rng = _Unfilled()
+    theta, rng = rope.get("rope_theta", 10000.0), _Unfilled()
 
     def block() -> TransformerBlock:
-        attention = MultiHeadAttention(d, h, num_kv_heads=config.get("num_key_value_heads"), bias=False,
-                                       rotary=float(rope.get("rope_theta", 10000.0)), rng=rng)  # fmt: skip
+        attention = MultiHeadAttention(d, h, num_kv_heads=kv, bias=False, rotary=theta, rng=rng)
         return TransformerBlock(d, h, norm=norm, attention=attention, feed_forward=SwiGLU(d, d_ff, rng=rng), rng=rng)
 
     return GPT(vocab, context, d, h, layers, tied=_tied(config), positions=False, norm=norm, block=block, rng=rng)
