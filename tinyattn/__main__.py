@@ -7,6 +7,7 @@ COMMANDS = {  # name: (module, function taking the remaining arguments and retur
     "check": ("tinyattn.check.cli", "check", "check your own attention: FILE[:FUNCTION]"),
     "practice": ("tinyattn.check.cli", "practice", "write the exercises into a file of yours"),
     "break": ("tinyattn.check.cli", "break_it", "predict what a bug does, then see it"),
+    "fetch": ("tinyattn.pretrained", "command", "download a pretrained model: minilm, smollm2"),
 }
 
 

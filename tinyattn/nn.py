@@ -17,7 +17,7 @@ import numpy as np
 from .attention import causal_mask, fused_attention
 from .functional import dropout, embedding, gelu, layer_norm, linear, rms_norm, rotary
 from .ops import concatenate, expand_dims, sigmoid, stack, tanh
-from .tensor import Array, Tensor, as_tensor, no_grad, region
+from .tensor import Array, Tensor, _wrap, as_tensor, no_grad, region
 
 __all__ = [
     "GPT", "GRU", "RNN", "Dropout", "Embedding", "FeedForward", "KVCache", "LayerNorm", "LearnedPositions", "Linear",
@@ -135,7 +135,9 @@ def _few(names: list[str]) -> str:
 
 
 def _parameter(values: Any, name: str) -> Tensor:
-    return Tensor(values, requires_grad=True, name=name)
+    p = _wrap(values, name)
+    p.requires_grad = True
+    return p
 
 
 # --- maps, norms, dropout -----------------------------------------------------------------------------
