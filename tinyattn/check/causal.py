@@ -26,7 +26,7 @@ def causal(case: Case) -> None:
             case.tell("property-shape/causal", p, n=n, got=got)
             return
         masks[n] = outcome.arrays[0].reshape(n, n)
-    boolean = case.learner[probe.name].dtype == "bool"
+    boolean = all(case.learner[p.name].dtype == "bool" for p in case.probes.values())
     if not boolean and not numbers(case, masks[17]):
         return
     allowed = {n: mask != 0 if boolean else mask == 0 for n, mask in masks.items()}

@@ -181,6 +181,7 @@ def _multi_head(rng: np.random.Generator) -> Iterator[Probe]:
     yield Probe("mask, not causal", "masked", (*square, irregular(rng, 5, 5)))
     yield Probe("mask, another one", "masked", (*square, irregular(rng, 5, 5)))
     yield Probe("mask, causal", "masked", (*inputs(7, 6, 3), causal_mask(7)))
+    yield Probe("mask, one head", "masked", (*inputs(5, 6, 1), irregular(rng, 5, 5)))
     yield Probe("mask, all allowed", "masked", (*inputs(4, 6, 2), np.ones((4, 4), dtype=bool)))
     yield Probe("batch", "batch", inputs(5, 6, 3, 2))
     yield Probe("batch of 3", "batch", inputs(4, 6, 2, 3))
