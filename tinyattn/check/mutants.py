@@ -212,7 +212,7 @@ MUTANTS = [
         ({"mask": "scores = np.where(allowed, scores, -1e9)"},
          {"mask": "scores = scores + np.where(allowed, 0.0, -1e9)"}), "note"),
     Mutant("mask-after-softmax",
-        "the mask is applied after the softmax: forbidden keys took their share first, rows sum to less than 1",
+        "the mask is applied after the softmax: forbidden keys took a share first, rows sum to less than 1",
         "Who has divided the attention among the keys before the mask comes?", CAUSAL,
         ({"mask": "pass", "normalise": "{}\nif mask is not None:\n    weights = weights * allowed"},)),
     Mutant("mask-after-softmax-renormalised",
@@ -244,12 +244,12 @@ MUTANTS = [
         "Row 0 of the result must hold every head's answer for token 0.", HEADS,
         ({"join": "joined = heads.reshape(*batch, n, d_model)"},)),
     Mutant("heads-split-and-merge",
-        "heads are split and joined by reshape alone: the round trip is the identity, so round-trip tests pass",
+        "heads are split and joined by reshape alone: a round trip is the identity, so round-trip tests pass",
         "Test the split on its own: which numbers of token 0 does head 1 see?", HEADS,
         ({"split": "return A.reshape(*batch, num_heads, n, -1)",
           "join": "joined = heads.reshape(*batch, n, d_model)"},)),
     Mutant("property-heads-interleaved",
-        "heads take every h-th feature: a valid model, but not this one; here a head is a block of neighbours",
+        "heads take every h-th feature: a valid model, but not this one; here a head is a block of features",
         "With d_model = 4 and 2 heads, head 0 owns features 0 and 1.", HEADS,
         ({"split": "return A.reshape(*batch, n, -1, num_heads).swapaxes(-1, -2).swapaxes(-2, -3)",
           "join": "joined = heads.swapaxes(-2, -3).swapaxes(-1, -2).reshape(*batch, n, d_model)"},
@@ -362,7 +362,8 @@ def source(kind: str, edits: tuple[Edit, ...] = ()) -> str | None:
     texts = _texts(kind, edits)
     if texts is None:
         return None
-    text = re.sub(r": Array \| None = None|: Array|: int", lambda m: "=None" * ("None" in m[0]), "\n\n\n".join(texts))
+    text = re.sub(r": Array \| None = None", "=None", "\n\n\n".join(texts))
+    text = re.sub(r": (Array|int)\b", "", text)
     text = re.sub(r"\(\n +(.*)\n\) -> ", r"(\1) -> ", text)  # a signature on one line
     text = re.sub(r" -> (tuple\[.*\]|Array):", ":", text)
     return re.sub(r"\n +pass(?=\n)", "", text)

@@ -52,7 +52,7 @@ def _array(value: Record) -> Array | None:
 
 
 def read(record: Record | None, right: Arrays | None) -> Outcome:
-    """A record of the child as arrays: one for a forward pass (or a pair with the weights), three backward."""
+    """A record of the child as arrays: one forward (or a pair with the weights), three backward."""
     if record is None or "error" in record:
         return Outcome(None, at_line(record) if record else "it was not reached", record=record or {})
     value, wanted = record["value"], len(right or (0,))

@@ -49,11 +49,12 @@ def block(title: str, values: Any, other: Any = None) -> list[Line]:
     ]
     width = max((len(w) for row in words for w in row), default=1)
     starred = other is not None
-    return [[(caption, "bold")]] + [
-        [("  ", "")] + [piece for w, bad in zip(row, flags) for piece in (
-            (w.rjust(width), "red" if bad else ""), (("*" if bad else " ") * starred + "  ", "red" if bad else ""))]
-        for row, flags in zip(words, wrong)
-    ]  # fmt: skip
+    lines: list[Line] = [[(caption, "bold")]]
+    for row, flags in zip(words, wrong):
+        marks = [("*" if bad else " ") * starred for bad in flags]
+        cells = [(word.rjust(width) + mark + "  ", "red" * (mark == "*")) for word, mark in zip(row, marks)]
+        lines.append([("  ", ""), *cells])
+    return lines
 
 
 def _tolerance(right: Any) -> float:
@@ -100,7 +101,7 @@ def wrap(text: str, indent: str, style: str = "", first: str = "") -> list[Line]
 
 
 def finding_lines(finding: "Finding", label: str, solution: bool, seen: str = "") -> list[Line]:
-    """One finding: name, sentence, evidence (if it is not the input just seen), the lesson's sentence, hint."""
+    """One finding: name, sentence, evidence (unless it was just seen), the lesson's sentence, hint."""
     evidence = finding.evidence if finding.evidence.get("input") != seen else {}
     lines: list[Line] = [
         [(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]
