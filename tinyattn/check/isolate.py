@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,7 +136,9 @@ def run_function(function: Callable[..., Any], kind: str | None = None, limit: f
         process = multiprocessing.get_context("fork").Process(
             target=_forked, args=(function, name, job, str(out)), daemon=True
         )
-        process.start()
+        with warnings.catch_warnings():  # newer Pythons warn of fork beside threads
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
         process.join(limit)
         ended = f"it had not finished after {limit:.0f} s" if process.is_alive() else None
         process.kill()
