@@ -261,6 +261,13 @@ def test_ta_check_takes_a_function(capfd):
     assert json.dumps(report.to_json(), allow_nan=False)
 
 
+def test_ta_check_without_fork(monkeypatch, capfd):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    report = ta.check(lambda n: print("noise") or np.tri(n, k=1, dtype=bool))
+    assert ids(report) == ["causal-sees-next"]
+    assert capfd.readouterr().out == ""
+
+
 def test_ta_check_guesses_what_a_function_is_from_its_arguments():
     assert ta.check(lambda n: np.tri(n, dtype=bool)).verdict == "correct"
     assert ids(ta.check(lambda n: np.tri(n, k=1, dtype=bool))) == ["causal-sees-next"]

@@ -46,8 +46,7 @@ def formula(case: Case, plain: list[Probe], masked: list[Probe], batch: list[Pro
         shows = [p for p in where if not case.agrees_with(p, others)]
         case.tell(mutant.id, case.first_wrong(shows) or case.first_wrong([*where, *batch]))
     inputs(case)
-    if bare is None or with_mask is None:
-        stateful(case)
+    stateful(case)
     if bare is None:
         unknown(case, plain)
     else:

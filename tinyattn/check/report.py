@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .outcome import TOLERANCE
 from .reference import Array
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def block(title: str, values: Any, other: Any = None) -> list[Line]:
 
 def _tolerance(right: Any) -> float:
     values = np.abs(np.asarray(right, dtype=float))
-    return 2e-5 * float(values[np.isfinite(values)].max(initial=0.0))
+    return TOLERANCE * float(values[np.isfinite(values)].max(initial=0.0))
 
 
 def beside(blocks: list[list[Line]]) -> list[Line]:
