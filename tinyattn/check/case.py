@@ -88,7 +88,8 @@ class Case:
         solution = mutants.source(self.kind) or ""
         if id in BY_ID:
             mutant = BY_ID[id]
-            words = (mutant.what[0].upper() + mutant.what[1:] + ".", mutant.hint, mutant.lesson)
+            first = mutant.what[0] if mutant.what[1].isupper() else mutant.what[0].upper()  # "dK = …" stays
+            words = (first + mutant.what[1:] + ".", mutant.hint, mutant.lesson)
             severity = "note" if mutant.severity == "note" else severity
             lines = mutants.lines_named(self.kind)
             right = [lines[name] for name in lines if any(name in edit for edit in mutant.edits)]

@@ -157,7 +157,7 @@ def _backward(rng: np.random.Generator) -> Iterator[Probe]:
         if probe.group in groups and probe.name != "logits × 3600":
             Q, _, V, *_ = probe.args
             dO = rng.normal(size=(*Q.shape[:-1], V.shape[-1])).astype(Q.dtype)
-            yield Probe(probe.name, probe.group, (dO, *probe.args))
+            yield Probe(probe.name.split(", so")[0], probe.group, (dO, *probe.args))
     Q, K, V, dO = (rng.normal(size=s) for s in ((2, 5, 3), (7, 3), (7, 4), (2, 5, 4)))
     yield Probe("K and V shared by a batch", "broadcast", (dO, Q, K, V))
     yield Probe("base", "pair", (dO[0], Q[0], K, V))
