@@ -77,7 +77,8 @@ def test_state_dict_is_a_copy_and_survives_a_round_trip():
     [
         (lambda s: s.pop("first.bias"), "missing first.bias; unexpected none"),
         (lambda s: s.update(extra=np.ones(2)), "missing none; unexpected extra"),
-        (lambda s: s.update(shift=np.ones(3)), r"shift \(3,\) for \(2,\)"),
+        (lambda s: s.update(shift=np.ones(3)), r"shift \(3,\) float64 for \(2,\)"),
+        (lambda s: s.update(shift=np.array(["a", "b"])), r"shift \(2,\) <U1"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(spoil, message):
@@ -538,6 +539,17 @@ def test_any_attention_function_can_compute_the_heads():
     x = normal(3, 4, 6)
     np.testing.assert_allclose(layer(x).numpy(), nn.MultiHeadAttention(6, 2, rng=0)(x).numpy(), atol=1e-14)
     assert calls == [((3, 2, 4, 3), None, {})]
+
+
+@pytest.mark.parametrize("kv", [6, 3, 1])
+def test_the_efficient_forms_can_compute_the_heads(kv):
+    x, mask = normal(2, 5, 12), ta.padding_mask(np.array([5, 3]), 5) & ta.causal_mask(5)
+    window = functools.partial(ta.efficient.sliding_window_attention, window=2)
+    plain, flash, local = (nn.MultiHeadAttention(12, 6, num_kv_heads=kv, rng=0, **options) for options in
+                           ({}, {"attention": ta.efficient.flash_attention}, {"attention": window}))  # fmt: skip
+    np.testing.assert_allclose(flash(x, mask=mask).numpy(), plain(x, mask=mask).numpy(), atol=1e-14)
+    right = plain(x, mask=ta.sliding_window_mask(5, 2)).numpy()
+    np.testing.assert_allclose(local(x).numpy(), right, atol=1e-14)
 
 
 def test_it_works_without_a_batch_axis_and_with_several():
