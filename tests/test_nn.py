@@ -679,11 +679,28 @@ def test_generate_repeats_with_its_seed_and_draws_from_the_softmax():
     assert set(model.generate(ids, 1, top_k=2, rng=3)[:, 1]) == set(allowed)
 
 
+def test_dropout_of_everything_leaves_the_residual_stream():
+    x = normal(3, 4)
+    block = randomise(nn.TransformerBlock(4, 2, dropout=1.0, rng=0))
+    np.testing.assert_array_equal(block(x).numpy(), x)
+    block = randomise(nn.TransformerBlock(4, 2, dropout=1.0, pre_norm=False, rng=0))
+    np.testing.assert_array_equal(block(x).numpy(), block.norm2(block.norm1(x)).numpy())
+
+
 def test_generate_records_nothing_and_rests_dropout_and_restores_training():
     model = nn.GPT(5, 8, 8, 2, 1, dropout=0.5, rng=0)
+    forward, recorded = model.forward, []
+
+    def spy(*args, **options):
+        out = forward(*args, **options)
+        recorded.append(out.requires_grad)
+        return out
+
+    model.forward = spy
     ids = np.zeros((2, 1), int)
     np.testing.assert_array_equal(model.generate(ids, 5, temperature=0), model.generate(ids, 5, temperature=0))
     assert all(m.training for m in model.modules())
+    assert not any(recorded)
 
 
 def test_stream_yields_what_generate_returns():
