@@ -113,7 +113,6 @@ class _Plan(NamedTuple):
     blocks: Array | None = None  # (..., ⌈n / r⌉, ⌈m / r⌉) booleans, for tiles of r queries
 
 
-@region
 def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: _Plan) -> Any:
     """What the tiles compute, with the whole matrix at once: the twin for second derivatives."""
     n, m = Q.shape[-2], K.shape[-2]
