@@ -10,8 +10,11 @@
     if __name__ == "__main__":
         _demo.run(main, __doc__)
 
-and its users get --seed, --quick and --out. The terminal and the pictures are at their best with rich, matplotlib and
-graphviz (pip install "tinyattn[demos]"); without them, or into a pipe, the same figures come as plain text.
+and its users get --seed, --quick and --out. tests/test_demos.py runs the quick form of every demo here; one that takes
+more than some seconds has a line SLOW = True, and is run only where it is asked for.
+
+The terminal and the pictures are at their best with rich, matplotlib and graphviz (pip install "tinyattn[demos]");
+without them, or into a pipe, the same figures come as plain text.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +68,13 @@ class Demo:
         """Rows of texts and numbers under their column names; columns of numbers are set right."""
         cells = [[str(cell) for cell in row] for row in rows]
         right = [all(NUMBER.fullmatch(row[i]) for row in cells) for i in range(len(columns))]
-        self.say()
         if self.rich:
             from rich import box
             from rich.console import Console
             from rich.table import Table
             from rich.text import Text  # shows [ ] as they are
 
-            table = Table(title=Text(title), title_justify="left", title_style="italic", box=box.SIMPLE_HEAD)
+            table = Table(title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
             for name, is_right in zip(columns, right):
                 table.add_column(Text(name), justify="right" if is_right else "left")
             for row in cells:
@@ -79,14 +82,15 @@ class Demo:
             Console().print(table)
             return
         widths = [max(len(row[i]) for row in [columns, *cells]) for i in range(len(columns))]
-        self.say(title)
+        self.say(f"\n{title}" if title else "")
         for row in [columns, ["-" * w for w in widths], *cells]:
             padded = (c.rjust(w) if is_right else c.ljust(w) for c, w, is_right in zip(row, widths, right))
             self.say(("  " + "  ".join(padded)).rstrip())
 
     def claim(self, text: str, holds: Any) -> None:
         """Say whether what the demo claims holds; where it does not, the demo goes on, and ends with exit code 1."""
-        self.say(f"{'✓' if holds else '✗ DOES NOT HOLD:'} {text}")
+        mark, color = ("✓", 32) if holds else ("✗ DOES NOT HOLD:", 31)
+        self.say(f"\033[{color}m{mark}\033[0m {text}" if self.rich else f"{mark} {text}")
         if not holds:
             self.failed.append(text)
 
@@ -138,7 +142,7 @@ class Demo:
         self.say()
         if _has("matplotlib"):
             ta.heatmap(weights, *labels, path=self.path(f"{name}.svg"), **options)
-            with open(os.devnull, "w") as nowhere, _stdout(nowhere):
+            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
                 ta.heatmap(weights, *labels, path=self.path(f"{name}.png"), **options)
         else:
             ta.heatmap(weights, *labels, **options)
@@ -157,7 +161,7 @@ class Demo:
 
 
 def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
-    """Parse the command line, call main(demo), list the pictures. options: further ones by their defaults: steps=300."""
+    """Parse the command line, call main(demo), list the pictures. options: further ones, by default: steps=300."""
     name = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(prog=f"{name}.py", description=doc,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
@@ -166,7 +170,7 @@ def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER", help="for pictures (default out/)")
     for key, default in options.items():
         parser.add_argument(f"--{key.replace('_', '-')}", type=type(default), default=default,
-                            help=f"default {default}")  # fmt: skip
+                            help="default: %(default)s")  # fmt: skip
     demo = Demo(name, parser.parse_args())
     sys.stdout.reconfigure(errors="replace")  # a pipe that knows no √ gets ?
     start = time.perf_counter()
@@ -190,8 +194,3 @@ def _has(package: str) -> bool:
         return False
     return True
 
-
-def _stdout(file: Any) -> Any:
-    from contextlib import redirect_stdout
-
-    return redirect_stdout(file)

@@ -15,7 +15,7 @@ WORDS = ["the", "cat", "sat", "down"]
 DK = 4
 # What a word is:       article noun verb adverb
 X = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1.0]])
-# What it asks for: an article asks for its noun, a noun for its article, a verb for its subject, an adverb for its verb.
+# What it asks for: articles ask for their noun, nouns for their article, verbs for their subject, adverbs for the verb.
 WQ = 2 * np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0.0]])
 # What it advertises: what it is.
 WK = 2 * np.eye(4)

@@ -73,27 +73,30 @@ def show_sweep(demo, widths, variances, figures):
              f"{f['entropy']:.2f}", f"{f['median']:.2g}", f"{f['rms']:.2g}", f"{f['dead']:.0%}")
             for dk, v, f in zip(widths, variances, figures[form])
         ]  # fmt: skip
-        demo.table(f"{form}", columns, rows)
-    demo.say("\nmax weight and |dL/dq| are medians over the queries, with mean and root mean square (RMS) beside them; "
-             f"> .99 is\nthe share of queries with a larger weight than that, dead that with |dL/dq| < {DEAD}, where "
-             "|dL/d output| is 1.\n")  # fmt: skip
-    scaled, plain = ([dict(f, dk=dk) for dk, f in zip(widths, figures[form])] for form in FORMS)
-    small, large = [f for f in plain if f["dk"] <= 64], [f for f in plain if f["dk"] >= 512]
+        demo.table(form, columns, rows)
+    demo.say(f"""
+max weight, |dL/dq|: medians over the queries; their mean and root mean square (RMS) stand beside them.
+> .99: share of queries with a weight above that; dead: with |dL/dq| < {DEAD}, where |dL/d output| = 1.
+""")
+
+
+def claim_sweep(demo, widths, variances, figures):
+    scaled, plain = (dict(zip(widths, figures[form])) for form in FORMS)
     demo.claim("the variance of q·k is dk", all(0.75 < v < 1.33 for v in variances))
-    demo.claim(f"÷ √dk keeps the typical query's gradient at {scaled[-1]['median']:.2f} for every dk ≥ 16",
-               all(0.12 < f["median"] < 0.22 for f in scaled if f["dk"] >= 16))  # fmt: skip
-    demo.claim(f"without it, at dk = {large[-1]['dk']:,} the softmax is a choice (median largest weight "
-               f"{large[-1]['median weight']:.4f}) and {large[-1]['dead']:.0%} of the queries are dead",
-               large[-1]["median weight"] > 0.999 and large[-1]["dead"] > 0.5)  # fmt: skip
-    demo.claim(f"the typical gradient falls from {small[-1]['median']:.2g} (dk = 64) to {large[0]['median']:.2g} (512) "
-               f"to {large[-1]['median']:.1g} ({large[-1]['dk']:,})",
-               small[-1]["median"] > 5 * large[0]["median"] > 50 * large[-1]["median"])  # fmt: skip
-    demo.claim("up to dk = 64 there is no such effect: hardly a query is dead, the typical gradient is even larger",
-               all(f["dead"] < 0.1 for f in small)
-               and all(f["median"] >= s["median"] for f, s in zip(small, scaled)))  # fmt: skip
-    demo.claim(f"'gradients vanish' holds for most queries, not on average: the RMS grows, to {large[-1]['rms']:.1f} "
-               f"against {scaled[-1]['rms']:.2f}, and a few undecided queries carry all of it",
-               plain[-1]["rms"] > 10 * scaled[-1]["rms"])  # fmt: skip
+    demo.claim(f"÷ √dk: the median gradient stays at {scaled[512]['median']:.2f} from dk = 16 on",
+               all(0.12 < scaled[dk]["median"] < 0.22 for dk in widths if dk >= 16))  # fmt: skip
+    demo.claim(f"not scaled, dk = 4,096: the softmax is a choice (median largest weight "
+               f"{plain[4096]['median weight']:.4f}), {plain[4096]['dead']:.0%} of the queries are dead",
+               plain[4096]["median weight"] > 0.999 and plain[4096]["dead"] > 0.5)  # fmt: skip
+    medians = [plain[dk]["median"] for dk in (64, 512, 4096)]
+    demo.claim("the median gradient falls from {:.2g} (dk = 64) to {:.2g} (512) to {:.1g} (4,096)".format(*medians),
+               medians[0] > 5 * medians[1] > 50 * medians[2])  # fmt: skip
+    demo.claim("up to dk = 64 nothing of the kind: hardly a query is dead, the median gradient is even larger",
+               all(plain[dk]["dead"] < 0.1 and plain[dk]["median"] >= scaled[dk]["median"]
+                   for dk in widths if dk <= 64))  # fmt: skip
+    demo.claim("'gradients vanish' is true of most queries, not on average: the RMS grows, to "
+               f"{plain[4096]['rms']:.1f} against {scaled[4096]['rms']:.2f}.\n  The few undecided queries carry all of "
+               "it, without the factor 1/√dk", plain[4096]["rms"] > 10 * scaled[4096]["rms"])  # fmt: skip
 
 
 def plot_sweep(figure, widths, figures):
@@ -191,7 +194,7 @@ def plot_training(figure, runs, dk, lr):
 
 
 def draw_both(demo, dk):
-    """The graph of (a)'s loss in both forms, on the same draw and the same colours."""
+    """The graph of (a)'s loss in both forms, on the same draw and the same colours; and the gradients in figures."""
     Q, K, V, C = random_attention(np.random.default_rng([demo.seed, dk]), dk)
     typical = {}
     for form, scale in FORMS.items():
@@ -199,24 +202,26 @@ def draw_both(demo, dk):
         loss, weights = loss_of_attention(q, k, v, ta.Tensor(C, name="C"), scale)
         demo.graph("graph_scaled" if scale is None else "graph_not_scaled", loss, show="gradients", limits=(1e-9, 1),
                    title=f"dk = {dk:,}, {form}")  # fmt: skip
-        P = weights.numpy()
-        dP = C @ V.T  # what arrives at the weights
+        P, dP = weights.numpy(), C @ V.T  # dP: what arrives at the weights
         dS = P * (dP - (P * dP).sum(axis=-1, keepdims=True))  # what softmax passes on to the scores
-        dQ = ta.grad(loss, q)[0].numpy()
-        typical[form] = [np.median(np.abs(g)) for g in (dP, dS, dQ)]
+        dQ, dK, dV = (g.numpy() for g in ta.grad(loss, (q, k, v)))
+        typical[form] = [np.median(np.abs(g)) for g in (dV, dP, dS, dQ, dK)]
     return typical
 
 
 # --- all of it ----------------------------------------------------------------------------------------
 
 
-def main(demo):
+def part_a(demo):
     demo.heading("(a) Saturation and gradient before training")
     widths = [1, 16, 64, 512, 4096] if demo.quick else [1, 4, 16, 64, 256, 512, 1024, 4096]
     variances, figures = sweep(demo.seed, widths, 5 if demo.quick else 20, lambda x: demo.track(x, "measuring"))
     show_sweep(demo, widths, variances, figures)
+    claim_sweep(demo, widths, variances, figures)
     demo.plot("sweep", plot_sweep, widths, figures, size=(12, 3.8))
 
+
+def part_b(demo):
     demo.heading("(b) Training: find the value that belongs to a key, 16 pairs of 32 symbols, one head")
     steps, seeds = (120, 2) if demo.quick else (300, 5)
     settings = [(512, 3e-3)] if demo.quick else [(8, 3e-3), (512, 3e-3), (512, 1e-3)]
@@ -224,28 +229,42 @@ def main(demo):
     runs = {}
     for form, dk, lr, seed in demo.track(plan, "training"):
         runs.setdefault((form, dk, lr), []).append(train(seed, dk, FORMS[form], lr, steps))
+
     accuracy = {key: [hits[-20:].mean() for _, hits in curves] for key, curves in runs.items()}
     demo.table(f"accuracy after {steps} steps of {BATCH} fresh sequences (mean of the last 20), {seeds} seeds",
                ["dk", "Adam", "÷ √dk: worst", "best", "not scaled: worst", "best"],
                [(dk, lr, *(f"{f(accuracy[form, dk, lr]):.0%}" for form in FORMS for f in (min, max)))
                 for dk, lr in settings])  # fmt: skip
+    curve = {form: np.mean(runs[form, 512, 3e-3], axis=0) for form in FORMS}  # (2, steps): loss, accuracy
+    demo.table("dk = 512, Adam 0.003: mean over the seeds and the last 10 steps",
+               ["step", *(f"{form}: {what}" for form in FORMS for what in ("loss", "accuracy"))],
+               [(t, *(f"{x:.2f}" for form in FORMS for x in curve[form][:, t - 10 : t].mean(axis=1)))
+                for t in (10, 20, 50, 100, 200, 300) if t <= steps])  # fmt: skip
     demo.say()
     demo.claim("with ÷ √dk every seed learns it", all(min(accuracy["÷ √dk", *s]) > 0.97 for s in settings))
-    demo.claim("without, at dk = 512, none does", all(max(accuracy["not scaled", *s]) < 0.8 for s in settings
-                                                      if s[0] == 512))  # fmt: skip
+    demo.claim("without, at dk = 512, none does",
+               all(max(accuracy["not scaled", dk, lr]) < 0.8 for dk, lr in settings if dk == 512))  # fmt: skip
     if not demo.quick:
-        demo.claim("at dk = 8 both learn it: it is the width that does the harm", min(accuracy["not scaled", 8, 3e-3]) > 0.97)
+        demo.claim("at dk = 8 both learn it: the width does the harm", min(accuracy["not scaled", 8, 3e-3]) > 0.97)
     demo.plot("training", plot_training, runs, 512, 3e-3, size=(10, 3.8))
 
+
+def part_c(demo):
     demo.heading("(c) Where the gradient dies")
     typical = draw_both(demo, 4096)
     demo.table("median |gradient| of an element, dk = 4,096, going backward",
-               ["", "weights P", "scores S", "queries Q"],
-               [(form, *(f"{x:.1e}" for x in line)) for form, line in typical.items()])  # fmt: skip
-    demo.say()
-    at_weights, at_scores, _ = zip(*typical.values())
+               ["", "values V", "weights P", "scores S", "queries Q", "keys K"],
+               [(form, *(f"{x:.0e}" for x in line)) for form, line in typical.items()])  # fmt: skip
+    demo.say("\nK keeps more than Q: all 64 queries read a key, and a few that are undecided are enough for it.\n")
+    (_, at_weights, at_scores, *_), (_, plain_at_weights, plain_at_scores, *_) = typical.values()
     demo.claim("the same gradient arrives at the weights; without ÷ √dk the softmax lets almost nothing through",
-               at_weights[0] == at_weights[1] and at_scores[1] < 1e-6 * at_scores[0])  # fmt: skip
+               at_weights == plain_at_weights and plain_at_scores < 1e-6 * at_scores)  # fmt: skip
+
+
+def main(demo):
+    part_a(demo)
+    part_b(demo)
+    part_c(demo)
 
 
 if __name__ == "__main__":

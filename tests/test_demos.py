@@ -1,6 +1,6 @@
 """Every demo runs: its quick form makes its claims, holds them, and writes its pictures.
 
-A demo whose quick form takes more than a few seconds has a line `SLOW = True`, and runs where TINYATTN_SLOW is set.
+A demo whose quick form takes more than some seconds has a line `SLOW = True`, and runs where TINYATTN_SLOW is set.
 """
 
 import os
@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-DEMOS = sorted(p for p in (Path(__file__).parent.parent / "demos").glob("*.py") if not p.stem.startswith("_"))
+FOLDER = Path(__file__).parent.parent / "demos"
+DEMOS = sorted(p for p in FOLDER.glob("*.py") if not p.stem.startswith("_"))
+IMPORT = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import _demo"
 
 
-def run(demo: Path, out: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(demo), "--quick", "--out", str(out)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8",
+def run(*command: object, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, encoding="utf-8",
                           env=os.environ | {"PYTHONUTF8": "1"} | environ)  # fmt: skip
 
 
@@ -25,11 +26,48 @@ def test_demo(demo, tmp_path):
     if re.search(r"^SLOW = True", demo.read_text(encoding="utf-8"), re.M) and not os.environ.get("TINYATTN_SLOW"):
         pytest.skip("slow: set TINYATTN_SLOW=1")
     pytest.importorskip("matplotlib")
-    done = run(demo, tmp_path)
+    done = run(demo, "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✓" in done.stdout
-    pictures = re.findall(r"^picture: (.+?)(\.svg)(?: and (\.png))?$", done.stdout, re.M)
+    assert "✗" not in done.stdout
+    pictures = re.findall(r"^picture: (.+)\.svg and .png$", done.stdout, re.M)
     assert pictures, done.stdout
-    for stem, *suffixes in pictures:
-        for suffix in filter(None, suffixes):
-            assert Path(stem + suffix).stat().st_size > 500
+    for stem in pictures:
+        assert Path(f"{stem}.svg").read_text(encoding="utf-8").rstrip().endswith("</svg>")
+        assert Path(f"{stem}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["scaled_dot_product", "computation_graph"])
+def test_numpy_alone_is_enough(name, tmp_path):
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    for package in ("rich", "matplotlib", "graphviz"):
+        (blocked / f"{package}.py").write_text(f"raise ImportError('{package}')")
+    done = run(FOLDER / f"{name}.py", "--quick", "--out", tmp_path, PYTHONPATH=str(blocked))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "✓" in done.stdout
+    assert "pip install" in done.stdout + done.stderr
+    (graph, *_) = re.findall(r"^picture: (.+\.dot)$", done.stdout, re.M)
+    assert Path(graph).read_text(encoding="utf-8").startswith("digraph")
+
+
+def test_help_tells_the_claim_and_the_options():
+    done = run(FOLDER / "vanishing_gradients.py", "--help")
+    assert "√dk" in done.stdout
+    assert all(option in done.stdout for option in ("--seed", "--quick", "--out"))
+
+
+def test_a_claim_that_fails_is_told_and_fails_the_run():
+    main = "lambda demo: [demo.claim('one is two', 1 == 2), demo.claim('one is one', 1 == 1)]"
+    done = run("-c", f"{IMPORT}; _demo.run({main}, 'Two claims.')")
+    assert done.returncode == 1
+    assert "✗ DOES NOT HOLD: one is two" in done.stdout
+    assert "✓ one is one" in done.stdout
+    assert "one is two" in done.stderr
+
+
+def test_one_blas_thread_unless_the_user_has_chosen():
+    code = f"{IMPORT}; import os; print(os.environ['OPENBLAS_NUM_THREADS'])"
+    environ = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    assert subprocess.check_output([sys.executable, "-c", code], env=environ).strip() == b"1"
+    assert run("-c", code, OPENBLAS_NUM_THREADS="2").stdout.strip() == "2"

@@ -147,8 +147,10 @@ def _collect(outputs: list[Tensor]) -> tuple[dict[Any, tuple[Any, Any]], list[tu
 
 def _sum_of_gradients(outputs: list[Tensor], gradient: Any) -> dict[Tensor, Array]:
     seeds = [gradient] if len(outputs) == 1 else [None] * len(outputs) if gradient is None else gradient
+    if len(seeds) != len(outputs):
+        raise ValueError(f"draw_graph: {len(seeds)} gradients for {len(outputs)} outputs: give one each")
     total: dict[Tensor, Array] = {}
-    for output, seed in zip(outputs, seeds, strict=True):
+    for output, seed in zip(outputs, seeds):
         for t, g in gradients(output, seed).items():
             total[t] = total[t] + g if t in total else g
     return total
@@ -192,7 +194,7 @@ def _dot_lines(outputs: list[Tensor], show: str, gradient: Any, limits: tuple[fl
             for frame in frames[len(opened) :]:
                 opened.append(frame)
                 number = numbers.setdefault(id(frame), len(numbers))
-                lines.append(f"subgraph cluster{number} {{ labeljust=l label=<{_padded(frame[0])}>")
+                lines.append(f"subgraph cluster{number} {{ labelloc=b labeljust=l label=<{_padded(frame[0])}>")
             lines.append(line(key))
     lines += ["}"] * len(opened)
 
@@ -262,7 +264,7 @@ def _details(x: Any, show: str, slope: Array | None) -> list[str]:
         rows += _numbers(data)
     if slope is not None and slope.size == 1:
         rows.append(f"grad {slope.item():.4g}")
-    elif slope is not None:
+    elif slope is not None and slope.size:
         zeros = np.mean(slope == 0)
         rows.append(f"grad {_typical(slope):.1e}" if zeros < 1 else "grad 0")
         rows += [f"{zeros:.0%} are 0"] if 0 < zeros < 1 else []
@@ -333,10 +335,10 @@ def heatmap(weights: Any, row_labels: Iterable[object] | None = None, column_lab
         raise ValueError(f"heatmap: the ending of path {str(path)!r} may be {', '.join(PICTURES)}")
     rows = _labels("row_labels", row_labels, cells.shape[-2], "rows (queries)")
     columns = _labels("column_labels", column_labels, cells.shape[-1], "columns (keys)")
+    axes = ["head"] if cells.ndim == 3 else ["batch", "head"] if cells.ndim == 4 else [""] * (cells.ndim - 2)
     maps = {}
     for index in np.ndindex(cells.shape[:-2]):
-        where = f", head {index[0]}" if len(index) == 1 else f", {list(index)}" if index else ""
-        maps[_printable(title) + where] = cells[index]
+        maps[", ".join([_printable(title), *(f"{axis} {i}".strip() for axis, i in zip(axes, index))])] = cells[index]
     lines: list[Line] = []
     for heading, values in maps.items():
         lines += [[(heading, None)], *_table(values, rows, columns), []]
@@ -357,8 +359,8 @@ def _table(values: Array, rows: list[str], columns: list[str]) -> list[Line]:
     import shutil
 
     corner = max(min(16, max(map(_width, rows))), len("queries ↓"))
-    cell = max(4, min(8, max(map(_width, columns)))) + 1
     room = max(shutil.get_terminal_size().columns - corner - 1, 10)
+    cell = max(5, min(9, max(map(_width, columns)) + 1, room // len(columns)))
     figures = cell * len(columns) <= room
     step = len(columns) if figures else room  # columns in one piece
     lines: list[Line] = []

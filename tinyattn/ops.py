@@ -369,6 +369,12 @@ def swapaxes(x: Array, axis1: int, axis2: int) -> Value:
     return np.swapaxes(x, axis1, axis2)
 
 
+@op(lambda g, out, x: g.mT)
+def _mT(x: Array) -> Value:
+    """Each matrix (the last two axes) transposed.   dX = Gᵀ"""
+    return x.mT
+
+
 @op(lambda g, out, x, axis: g.reshape(x.shape))
 def expand_dims(x: Array, axis: int | tuple[int, ...]) -> Value:
     """A new axis of length 1.   dx = g, without it"""
@@ -532,7 +538,7 @@ for _function in (exp, log, sqrt, sin, cos, tanh, sigmoid, relu, abs, maximum, m
 Tensor.reshape = lambda self, *shape: reshape(self, shape[0] if len(shape) == 1 else shape)
 Tensor.transpose = lambda self, *axes: transpose(self, axes[0] if len(axes) == 1 else axes or None)
 Tensor.T = property(transpose, doc="All axes reversed.")
-Tensor.mT = property(lambda self: swapaxes(self, -1, -2), doc="Each matrix (the last two axes) transposed.")
+Tensor.mT = property(_mT, doc=_mT.__doc__)
 Tensor.__getitem__ = getitem
 Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = negative, positive, abs
 

@@ -334,14 +334,12 @@ def op(*rules: Rule | None, each: Rule | None = None) -> Callable[[Callable[...,
 
     def define(forward: Callable[..., Any]) -> Callable[..., Tensor]:
         signature = inspect.signature(forward)
-        names = tuple(signature.parameters)
+        names = () if each else tuple(signature.parameters)
         count = len(rules)
         defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
 
         @functools.wraps(forward)
         def call(*args: Any, **kwargs: Any) -> Tensor:
-            if each is not None:
-                return _apply(call, args, kwargs)
             if len(args) < count:  # an input was given by keyword
                 args, kwargs = signature.bind(*args, **kwargs).args, {}
             if len(names) > count:
@@ -388,7 +386,8 @@ def _apply(op: Any, inputs: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
     for x in inputs:
         if isinstance(x, Tensor):
             arrays.append(x._data)
-            record = record or x._needs
+            if x._needs:
+                record = True
         else:
             if not isinstance(x, (float, int)):  # Python numbers stay as they are: they leave float32 at float32
                 x = _numeric(x)
