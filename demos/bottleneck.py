@@ -10,8 +10,8 @@ gradient   what reaches the first position, and tells a model to remember it. Be
            through the GRU by a factor per step, a straight line in a log plot. Attention is one step from anywhere:
            its gradient shrinks like 1 / d, as d positions share the weight.
 
-A GRU can learn to hold one thing over a long distance; its gates were made for that. Once it has, its gradient does
-not shrink any more. What distance costs is the learning, and what no gate makes up for is the number of items.
+A GRU can learn to hold one thing over a long distance; its gates were made for that. Once it has, its gradient hardly
+shrinks any more. What distance costs is the learning. What the GRU does not learn here at all is to hold two things.
 """
 
 import _demo
@@ -199,7 +199,8 @@ def main(demo):
                and all(max(recall["GRU", m]) < guess(m) + 0.12 for m in items if m >= 4))  # fmt: skip
     demo.claim(f"gradient: through the GRU it shrinks by a factor of {span(factor)} per step, to "
                f"{untrained[:, -1].max():.0e} or less at distance {reach[-1]}", untrained[:, -1].max() < 1e-5)  # fmt: skip
-    demo.claim(f"through attention only like d to the power of {span(power)}", min(power) > -1.4 and max(power) < -0.6)
+    demo.claim(f"through attention it shrinks like d to the power of {span(power)}",
+               min(power) > -1.4 and max(power) < -0.6)  # fmt: skip
     demo.claim(f"once the GRU has learned to hold on, {span(kept)} of its gradient is left from 1 to {reach[-1]}",
                kept.min() > 0.2)  # fmt: skip
 

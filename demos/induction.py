@@ -134,7 +134,7 @@ def plot(figure, runs, model, previous, induction):
 
 def main(demo):
     seeds = [demo.seed + i for i in range(3)]
-    steps = {2: 200, 1: 200} if demo.quick else {2: 300, 1: 900}
+    steps = {2: 180, 1: 100} if demo.quick else {2: 300, 1: 900}
     plan = [(layers, seed) for layers in steps for seed in seeds]
     runs = {layers: [] for layers in steps}
     for layers, seed in demo.track(plan, "training"):

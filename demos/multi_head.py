@@ -173,7 +173,8 @@ def main(demo):
     demo.claim("solved by every seed where h ≥ k", all(min(shares[k, h]) > 0.97 for k, h in shares if h >= k))
     below = {(k, h): shares[k, h] for k, h in shares if h < k}
     demo.claim("by none where h < k", all(max(x) < 0.95 for x in below.values()))
-    demo.claim("one head has hardly ever two answers right", max(max(x) for (_, h), x in below.items() if h == 1) < 0.2)
+    demo.claim("one head hardly ever has two answers right",
+               max(max(x) for (_, h), x in below.items() if h == 1) < 0.2)  # fmt: skip
     (k, h), i = max(((run, i) for run in below for i in range(3)), key=lambda x: below[x[0]][x[1]])
     share, apart, _ = results[k, h, seeds[i]]
     demo.say(f"  (The best of these, k = {k}, h = {h}, seed {seeds[i]}: {share:.2f}; where the {k} tokens are different "
