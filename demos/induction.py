@@ -1,6 +1,6 @@
 """In-context learning, as small as can be: two attention layers learn to continue what they saw once. One cannot.
 
-A random text of 12 tokens, and then pieces of it again, from anywhere. Within a piece each next token can be known,
+A random text of 10 tokens, and then pieces of it again, from anywhere. Within a piece each next token can be known,
 though no training ever showed this text. Two layers do it by an induction head (Olsson et al. 2022): in the first
 layer a head looks one place back, and writes down at each position which token came before. In the second a head
 asks "where does it say that the token I have here came before?", looks there, and copies what it finds. With one layer
@@ -18,7 +18,7 @@ import numpy as np
 
 import tinyattn as ta
 
-VOCAB, TEXT, PIECE, PIECES = 16, 12, 6, 2
+VOCAB, TEXT, PIECE, PIECES = 16, 10, 4, 3
 N = TEXT + PIECE * PIECES
 D_MODEL, HEADS, BATCH = 32, 2, 32
 KNOWN = [i for i in range(TEXT, N) if (i - TEXT) % PIECE < PIECE - 1]  # from these positions the next token is known
@@ -44,10 +44,10 @@ def model_of(layers, rng):
 
 
 def batch(rng, size=BATCH):
-    """ids (B, n): a text in which no token stands twice, then pieces of it; and where these come from (B, n - 12)."""
+    """ids (B, n): a text in which no token stands twice, then pieces of it; and where these come from (B, n - 10)."""
     text = rng.permuted(np.tile(np.arange(VOCAB), (size, 1)), axis=1)[:, :TEXT]
     starts = rng.integers(0, TEXT - PIECE + 1, (size, PIECES, 1))
-    places = (starts + np.arange(PIECE)).reshape(size, -1)  # (B, pieces, 1) + (piece,) -> (B, n - 12)
+    places = (starts + np.arange(PIECE)).reshape(size, -1)  # (B, pieces, 1) + (piece,) -> (B, n - 10)
     return np.concatenate([text, np.take_along_axis(text, places, axis=1)], axis=1), places
 
 
@@ -134,7 +134,7 @@ def plot(figure, runs, model, previous, induction):
 
 def main(demo):
     seeds = [demo.seed + i for i in range(3)]
-    steps = {2: 180, 1: 100} if demo.quick else {2: 300, 1: 900}
+    steps = {2: 160, 1: 160} if demo.quick else {2: 300, 1: 900}
     plan = [(layers, seed) for layers in steps for seed in seeds]
     runs = {layers: [] for layers in steps}
     for layers, seed in demo.track(plan, "training"):

@@ -177,8 +177,8 @@ def main(demo):
                max(max(x) for (_, h), x in below.items() if h == 1) < 0.2)  # fmt: skip
     (k, h), i = max(((run, i) for run in below for i in range(3)), key=lambda x: below[x[0]][x[1]])
     share, apart, _ = results[k, h, seeds[i]]
-    demo.say(f"  (The best of these, k = {k}, h = {h}, seed {seeds[i]}: {share:.2f}; where the {k} tokens are different "
-             f"ones {apart:.2f}.)")  # fmt: skip
+    demo.say(f"  (The best of these, k = {k}, h = {h}, seed {seeds[i]}: {share:.2f}; where the {k} tokens all differ "
+             f"{apart:.2f}.)")  # fmt: skip
     demo.plot("staircase", plot_staircase, shares, heads, relations, size=(7, 3.2))
 
     k = relations[-1]
