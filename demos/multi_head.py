@@ -5,9 +5,9 @@ softmax can look at one of these places; looking at two at once, it hands over t
 tell which was which. The number of parameters does not depend on the number of heads h, as each has d_model / h of
 the features. So it is a fair race, and the outcome is a staircase: solved where h ≥ k.
 
-Below the stairs "one relation per head" is not the whole truth. Two heads that spread their weights differently give
-each place two numbers, and a linear map can read off all places whose pairs of numbers are corners of their hull,
-more than two. But where one token stands at two of the places its weights add up, and it goes wrong.
+Below the stairs "one relation per head" is not the whole truth. Two heads give each place a pair of weights, and a
+linear map can single out every place whose pair is a corner of the hull of all pairs: more than two. But where one
+token stands at two of the places its weights add up, and it goes wrong.
 
 The other side: heads that are not needed find nothing else to do. With h = 8 and two relations, several heads look at
 the same place, and most of them can be cut out of the trained model, one at a time, without loss.
@@ -191,7 +191,7 @@ def main(demo):
     demo.say()
     demo.claim(f"with {k} heads for {k} relations each head has a relation of its own",
                all(sorted(back for back, _ in look) == list(BACK[:k]) for look in looks[k]))  # fmt: skip
-    demo.plot("maps", plot_maps, maps, size=(3.0 * (k + 1), 3.4))
+    demo.plot("maps", plot_maps, maps, size=(3.0 * (k + 1), 2.6))
 
     demo.heading("The other side: eight heads, two relations")
     rows, cut = [], []

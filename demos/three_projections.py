@@ -124,7 +124,7 @@ def plot(figure, runs):
             axes.plot(np.array(widths) * shift, right, ".", color=color, ms=4, alpha=0.6)
         axes.set_xscale("log", base=2)
         axes.set_xticks(widths, [str(dk) for dk in widths])
-        axes.set(title=title, xlabel="width of the head, dk", ylim=(-0.03, 1.05))
+        axes.set(title=title, xlabel="width of the head, dk", xlim=(3.4, 38), ylim=(-0.03, 1.05))
     figure.axes[0].set_ylabel("share of right answers")
     figure.axes[0].legend(loc="lower right")
 
