@@ -616,18 +616,20 @@ def test_smollm2_continues_as_the_reference(smollm2):
 
 @pytest.mark.parametrize("name", ["minilm", "smollm2"])
 def test_gradients_through_a_real_layer(name, request):
-    """In float64, for a few tokens' hidden states and for a few rows of Wq."""
+    """In float64, for slices of three tokens' hidden states and of a row of Wq."""
     model, tokenizer = request.getfixturevalue(name)
-    ids = tokenizer.encode("The animal didn't cross")
+    ids = tokenizer.encode("The animal didn't cross").ids[:3]
     block = copy.deepcopy(model.blocks[3]).astype(np.float64)
     W = block.attention.q_proj.weight.numpy()
     with ta.no_grad():
-        x = model.embedding([ids.ids[:4]])
+        x = model.embedding([ids])
         for earlier in model.blocks[:3]:
             x = earlier(x)
+    x = x.numpy().astype(float)
 
-    def layer(x, rows):
-        block.attention.q_proj.weight = ta.concatenate([rows, W[len(rows.data) :]])
-        return block(x)
+    def layer(part, weights):
+        row = ta.concatenate([weights, W[:1, 20:]], axis=-1)
+        block.attention.q_proj.weight = ta.concatenate([row, W[1:]])
+        return block(ta.concatenate([part, x[..., 20:]], axis=-1))
 
-    ta.gradcheck(layer, [x.numpy().astype(float), W[:3].copy()])
+    ta.gradcheck(layer, [x[..., :20], W[:1, :20]])
