@@ -1,22 +1,19 @@
-"""A training step of a GPT (forward, backward, AdamW), float32, one thread, beside the same model in PyTorch.
+"""A training step of a GPT (forward, backward, AdamW), float32, beside the same model in PyTorch.
 
-    python benchmarks/gpt.py [--rounds 15] [--sizes 1,2,3] [--profile]
-
-Both models start from the same weights and read the same batch; their losses after a few steps must agree. The
-PyTorch model is written as usual there: one product for queries, keys and values, F.scaled_dot_product_attention,
-torch.optim.AdamW. Ratio: median over rounds of ours - theirs - theirs - ours. Needs torch.
+Both start from the same weights and read the same batch; the losses of their first steps must agree. The PyTorch
+model is written as usual there: one product for queries, keys and values, F.scaled_dot_product_attention,
+torch.optim.AdamW. What keeps ours from being faster: most of a large step are matrix products, where both call a
+library of equal speed; of a small one, Python between the ops; in between, PyTorch's attention never stores the
+scores, and its elementwise functions pass over memory once where NumPy does for each operation.
 """
 
-import argparse
 import cProfile
 import math
 import pstats
 import statistics
 import time
 
-from _timing import interleaved, ratio  # before NumPy: it sets one BLAS thread
-
-# isort: split
+import _timing
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -73,13 +70,13 @@ def to_torch(state):
     return {name: torch.from_numpy(value) for name, value in new.items()}
 
 
-def make_steps(size):
+def make_steps(size, seed):
     """Two functions, each a training step that returns the loss: ours and PyTorch's, from the same start."""
     batch, context, *rest = size
-    model = ta.nn.GPT(VOCAB, context, *rest, rng=0).astype(np.float32)
+    model = ta.nn.GPT(VOCAB, context, *rest, rng=seed).astype(np.float32)
     theirs = TorchGPT(VOCAB, context, *rest)
     theirs.load_state_dict(to_torch(model.state_dict()))
-    ids = np.random.default_rng(0).integers(0, VOCAB, (batch, context + 1))
+    ids = np.random.default_rng(seed).integers(0, VOCAB, (batch, context + 1))
     x, y = ids[:, :-1], ids[:, 1:]
     tx, ty = torch.from_numpy(x.copy()), torch.from_numpy(y.copy()).reshape(-1)
     optimizer = ta.optim.AdamW(model.parameters(), LR)
@@ -110,30 +107,29 @@ def profile(step, calls):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--sizes", default="1,2,3,4,5", help="which of the five, by number")
-    parser.add_argument("--profile", action="store_true", help="where our step spends its time, instead")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
+    options = _timing.options(__doc__)
+    options.add_argument("--sizes", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="which of the five")
+    options.add_argument("--profile", action="store_true", help="show where our step spends its time, instead")
+    args = options.parse_args()
+    sizes, rounds = ([1], 1) if args.small else (args.sizes, args.rounds)
+    torch.set_num_threads(_timing.THREADS)
+    print(f"{_timing.machine()}; PyTorch {torch.__version__}\n")
 
-    print(f"NumPy {np.__version__}, PyTorch {torch.__version__}, one thread, float32")
-    print(f"{'batch':>6}{'context':>9}{'width':>7}{'heads':>7}{'layers':>8}{'tinyattn':>12}{'PyTorch':>11}{'ratio':>8}")
-    ratios = []
-    for size in [SIZES[int(i) - 1] for i in args.sizes.split(",")]:
-        ours, theirs = make_steps(size)
+    rows, ratios = [], []
+    for size in [SIZES[i - 1] for i in sizes]:
+        ours, theirs = make_steps(size, args.seed)
         losses = [(ours(), theirs()) for _ in range(5)]
         assert np.allclose(*zip(*losses), rtol=1e-3), f"the models differ: {losses}"
         if args.profile:
             profile(ours, 20)
             continue
-        times = interleaved({"ours": ours, "theirs": theirs}, args.rounds, 0.05)
-        ratios.append(ratio(times["ours"], times["theirs"]))
-        a, b = (statistics.median(t) for t in times.values())
-        batch, context, width, heads, layers = size
-        print(f"{batch:6}{context:9}{width:7}{heads:7}{layers:8}{a * 1e3:9.2f} ms{b * 1e3:8.2f} ms{ratios[-1]:8.2f}")
-    if ratios:
-        print(f"geometric mean of the ratios: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}")
+        times = _timing.interleaved({"ours": ours, "theirs": theirs}, rounds)
+        ratios.append(_timing.ratio(times["ours"], times["theirs"]))
+        durations = [_timing.duration(statistics.median(t)) for t in times.values()]
+        rows.append((*size, *durations, f"{ratios[-1]:.2f}"))
+    if rows:
+        _timing.table(("batch", "context", "width", "heads", "layers", "tinyattn", "PyTorch", "ratio"), rows)
+        print(f"geometric mean of the ratios: {math.exp(statistics.mean(map(math.log, ratios))):.2f}")
 
 
 if __name__ == "__main__":

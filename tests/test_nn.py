@@ -123,6 +123,8 @@ def test_astype_makes_everything_float32_and_refuses_integers():
     assert logits.dtype == np.float32
     ta.cross_entropy(logits, np.array([[2, 3, 4]])).backward()
     assert {p.grad.dtype for p in model.parameters()} == {np.dtype(np.float32)}
+    assert model.astype(float) is model
+    assert {(p.dtype, p.grad) for p in model.parameters()} == {(np.dtype(float), None)}
     with pytest.raises(TypeError, match="floating"):
         model.astype(int)
 
@@ -148,6 +150,15 @@ def test_copies_are_independent():
 def test_a_module_without_forward_says_so():
     with pytest.raises(NotImplementedError, match="Module has no forward"):
         nn.Module()(1)
+
+
+def test_layers_start_as_documented():
+    linear = nn.Linear(4, 1000, rng=0)
+    for p in linear.weight, linear.bias:
+        assert 0.49 < np.abs(p.numpy()).max() <= 0.5  # uniform within ±1/√in_features
+        assert p.numpy().std() == pytest.approx(0.5 / np.sqrt(3), rel=0.05)
+    assert nn.Embedding(500, 8, rng=0).weight.numpy().std() == pytest.approx(1, rel=0.05)
+    assert nn.Embedding(500, 8, std=0.02, rng=0).weight.numpy().std() == pytest.approx(0.02, rel=0.05)
 
 
 def test_the_same_seed_makes_the_same_model_and_no_two_layers_are_alike():
@@ -499,10 +510,10 @@ def test_wrong_ranks_and_widths_are_refused():
 
 
 def test_cross_attention_refuses_what_belongs_to_one_stream():
-    with pytest.raises(ValueError, match="cache"):
+    with pytest.raises(ValueError, match="no use for"):
         nn.MultiHeadAttention(6, 2)(normal(3, 6), normal(4, 6), cache=nn.KVCache())
-    with pytest.raises(ValueError, match="rotary"):
-        nn.MultiHeadAttention(6, 2, rotary=100.0)(normal(3, 6), normal(4, 6))
+    with pytest.raises(ValueError, match="no use for"):
+        nn.MultiHeadAttention(8, 2, rotary=100.0)(normal(3, 8), normal(4, 8))
 
 
 def test_attention_dropout_hits_weights_and_returns_them_before():

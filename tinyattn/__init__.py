@@ -5,6 +5,7 @@ from typing import Any
 import numpy as _numpy
 
 from . import efficient as efficient
+from . import interop as interop
 from . import nn as nn
 from . import optim as optim
 from .attention import *

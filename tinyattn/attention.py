@@ -39,7 +39,8 @@ def scaled_dot_product_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, sc
     if blocked is not None:
         scores = masked_fill(scores, blocked, -np.inf)
     weights = softmax(scores, axis=-1)
-    out = _dropout(weights, dropout, rng=rng) @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
+    kept = _dropout(weights, dropout, rng=rng) if dropout else weights
+    out = kept @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
     return (out, weights) if return_weights else out
 
 
@@ -55,22 +56,30 @@ def _prepare(Q: Any, K: Any, V: Any, scale: float | None, mask: Any) -> tuple[Te
     unused = ~np.any(allowed, axis=-2, keepdims=True).mT  # (..., m, 1)
     if unused.any():  # keys for nobody: their NaN must not meet a weight of 0
         K, V = masked_fill(K, unused, 0.0), masked_fill(V, unused, 0.0)
+    idle = ~np.any(allowed, axis=-1, keepdims=True)  # (..., n, 1)
+    if idle.any():  # nor may the NaN of a query that attends to nobody
+        Q = masked_fill(Q, idle, 0.0)
     return Q, K, V, scale, ~allowed, bias
 
 
 # --- the same in one op -------------------------------------------------------------------------------
 
 
-def fused_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, scale: float | None = None, **options: Any) -> Any:
+def fused_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, scale: float | None = None,
+                    return_weights: bool = False, dropout: float = 0.0,
+                    rng: np.random.Generator | None = None) -> Any:  # fmt: skip
     """`scaled_dot_product_attention` as a single op: the same answer sooner, in one (..., n, m) array instead of four.
 
-    It cannot show its steps in a graph. With a float mask, return_weights or dropout the steps are taken after all.
+    It cannot show its steps in a graph. With a float mask, one with more leading axes than Q Kᵀ, a Tensor as scale,
+    return_weights or dropout the steps are taken after all.
     """
-    if not any(options.values()):
-        q, k, v, scale, blocked, bias = _prepare(Q, K, V, scale, mask)
-        if bias is None:
-            return _attention(q, k, v, scale=scale, blocked=blocked)
-    return scaled_dot_product_attention(Q, K, V, mask, scale=scale, **options)
+    if not (return_weights or dropout or isinstance(scale, Tensor)):
+        q, k, v, factor, blocked, bias = _prepare(Q, K, V, scale, mask)
+        leading = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+        if bias is None and (blocked is None or np.broadcast_shapes(blocked.shape[:-2], leading) == leading):
+            return _attention(q, k, v, scale=factor, blocked=blocked)
+    return scaled_dot_product_attention(Q, K, V, mask, scale=scale, return_weights=return_weights, dropout=dropout,
+                                        rng=rng)  # fmt: skip
 
 
 def _attention_composed(Q: Tensor, K: Tensor, V: Tensor, scale: float, blocked: Array | None) -> Any:
@@ -166,7 +175,7 @@ def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, An
     if not learned and values.size and (values == 1).any() and ((values == 0) | (values == 1)).all():
         raise ValueError("a float mask of nothing but 0s and 1s would be added to the scores and mask nothing: "
                          "use mask.astype(bool)")  # fmt: skip
-    return np.atleast_2d(values != -np.inf), mask.astype(dtype) if values.dtype != dtype else mask
+    return np.atleast_2d(values != -np.inf), mask.astype(dtype) if values.dtype != dtype and dtype.kind == "f" else mask
 
 
 def causal_mask(n: int, m: int | None = None) -> Array:
@@ -200,7 +209,7 @@ def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool 
 def show_mask(mask: Any) -> str:
     """Print a mask as a grid and return the text: ■ may attend, · may not; rows are queries, columns are keys."""
     values = mask._data if isinstance(mask, Tensor) else np.asarray(mask)
-    grid = np.atleast_2d(values if values.dtype == bool else values != -np.inf)
+    grid, _ = split_mask(mask, np.atleast_2d(values).shape, values.dtype)  # refuses what attention would refuse
     rows = [[" ".join("■" if a else "·" for a in row) for row in g] for g in grid.reshape(-1, *grid.shape[-2:])]
     text = "\n\n".join("\n".join(g) for g in rows)
     print(text)

@@ -36,17 +36,16 @@ def flash_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any =
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv), and mask, scale, empty rows and NaN as in
     `scaled_dot_product_attention`. causal: query i sees key j ≤ i + m - n, and whatever mask allows of these.
-    block_size: tiles of block_size² scores are all that is ever held; any size gives the same result.
+    block_size: all that is held of the scores is a tile of block_size × 2 block_size; any size gives the same result.
     """
     Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
     shape = scores_shape(Q, K, V)
     if mask is not None:
-        split_mask(mask, shape, Q.dtype)  # raises if it does not fit
+        split_mask(mask, shape, Q.dtype)  # an error if it does not fit
     if block_size < 1:
-        raise ValueError(f"block_size {block_size}: a tile holds at least one score, 256 × 256 suit most caches")
+        raise ValueError(f"block_size {block_size}: a tile has at least one row; 256 suits most caches")
     inputs = (Q, K, V) if mask is None else (Q, K, V, mask)
-    size = (min(block_size, shape[-2]) or 1, min(block_size, shape[-1]) or 1)
-    return _tiled(*inputs, plan=_Plan(_scale(scale, Q), size, (0 if causal else -FAR, FAR)))
+    return _tiled(*inputs, plan=_Plan(_scale(scale, Q), (block_size, 2 * block_size), (0 if causal else -FAR, FAR)))
 
 
 def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: bool = True,
@@ -140,15 +139,15 @@ def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Ar
     dtype = out.dtype
     dQ, dK, dV = np.zeros(Q.shape, dtype), np.zeros(K.shape, dtype), np.zeros(V.shape, dtype)
     dmask = np.zeros((1,) * (Q.ndim - mask.ndim) + mask.shape, dtype) if mask is not None and needs[3] else None
-    spare = np.empty(plan.size, dtype)
+    spare = _buffer(Q, K, plan, dtype)
     for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
         G = g[head][rows] / total[head][rows]  # P = e^(S - top) / total: divided here, once for all tiles of the row
         D = np.sum(G * out[head][rows], axis=-1, keepdims=True)
-        for cols, P in tiles:
-            P -= top[head][rows]
-            np.exp(P, out=P)
+        for cols, S in tiles:  # S (r, c)
+            S -= top[head][rows]
+            P = np.exp(S, out=S)
             dV[head][cols] += P.T @ G  # (c, r) @ (r, dv)
-            dS = np.matmul(G, V[head][cols].T, out=spare[: P.shape[0], : P.shape[1]])  # (r, dv) @ (dv, c)
+            dS = np.matmul(G, V[head][cols].T, out=spare[: P.size].reshape(P.shape))  # (r, dv) @ (dv, c)
             dS -= D
             dS *= P
             dQ[head][rows] += dS @ K[head][cols]  # (r, c) @ (c, dk)
@@ -176,7 +175,7 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
         K, V = _without_unused(K, V, mask, n, plan.band)
     out = np.zeros((*lead, n, dv), dtype)
     top, total = np.full((*lead, n, 1), -np.inf, dtype), np.zeros((*lead, n, 1), dtype)
-    ones = np.ones((plan.size[1], 1), dtype)
+    ones = np.ones((min(plan.size[1], K.shape[-2]), 1), dtype)
     for head, rows, _, tiles in _walk(Q, K, mask, plan, dtype):
         o, t, old = out[head][rows], total[head][rows], top[head][rows]  # views: what is written there stays
         for cols, S in tiles:  # S (r, c)
@@ -196,7 +195,8 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     return out, (Q, K, V, top, total)
 
 
-def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan, dtype: Any) -> Iterator[tuple[Any, slice, Array, Any]]:
+def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan,
+          dtype: Any) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, Array]]]]:  # fmt: skip
     """By heads and blocks of queries: (head, rows, q · scale, tiles), the tiles being (columns, scores), one at a time.
 
     Scores are -inf where the band or a boolean mask forbids; a float mask is added. All tiles share one array in turn.
@@ -205,29 +205,30 @@ def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan, dtype: Any) -> It
     r, c = plan.size
     if mask is not None:
         mask = np.broadcast_to(mask, (*Q.shape[:-1], m))
-    buffer = np.empty(plan.size, dtype)
+    buffer = _buffer(Q, K, plan, dtype)
     forbidden = functools.cache(_forbidden)  # along the band's edge one tile looks like another
 
-    def tiles(head: Any, rows: slice, q: Array) -> Iterator[tuple[slice, Array]]:
+    def tiles(head: Any, rows: slice, q: Array, keys: Array) -> Iterator[tuple[slice, Array]]:
         for start, end in _runs(head, rows, m, m - n, plan):
             for j in range(start, end, c):
                 cols = slice(j, min(j + c, end))
-                S = buffer[: len(q), : cols.stop - j]
-                np.matmul(q, K[head][cols].T, out=S)  # (r, dk) @ (dk, c)
+                S = buffer[: len(q) * (cols.stop - j)].reshape(len(q), -1)
+                np.matmul(q, keys[:, cols], out=S)  # (r, dk) @ (dk, c)
                 if mask is not None and mask.dtype == bool:
                     np.copyto(S, -np.inf, where=~mask[head][rows, cols])
                 elif mask is not None:
                     S += mask[head][rows, cols]
-                ahead = rows.start + m - n - j  # of the first key, the first query
+                ahead = rows.start + m - n - j  # how far the first key lies behind the first query
                 if ahead - S.shape[1] + 1 < plan.band[0] or ahead + S.shape[0] - 1 > plan.band[1]:
                     np.copyto(S, -np.inf, where=forbidden(*S.shape, ahead, plan.band))
                 yield cols, S
 
     for head in np.ndindex(Q.shape[:-2]):
+        keys = np.ascontiguousarray(K[head].T)  # (dk, m)
         for i in range(0, n, r):
             rows = slice(i, min(i + r, n))
             q = Q[head][rows] * plan.scale
-            yield head, rows, q, tiles(head, rows, q)
+            yield head, rows, q, tiles(head, rows, q, keys)
 
 
 def _runs(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> list[tuple[int, int]]:
@@ -239,10 +240,15 @@ def _runs(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> list[tupl
     return [(start, min(end, m)) for start, end in edges.reshape(-1, 2).tolist()]
 
 
+def _buffer(Q: Array, K: Array, plan: _Plan, dtype: Any) -> Array:
+    """Room for one tile."""
+    return np.empty(min(plan.size[0], Q.shape[-2]) * min(plan.size[1], K.shape[-2]), dtype)
+
+
 def _forbidden(n: int, m: int, ahead: int, band: tuple[int, int]) -> Array:
     """(n, m) booleans, True outside the band: key j lies i + ahead - j positions behind query i."""
-    behind = np.arange(ahead, n + ahead)[:, None] - np.arange(m)
-    forbidden: Array = (behind < band[0]) | (behind > band[1])
+    i, j = np.arange(ahead, n + ahead)[:, None], np.arange(m)
+    forbidden: Array = (i - band[0] < j) | (i - band[1] > j)
     return forbidden
 
 

@@ -20,13 +20,14 @@ __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm",
 # --- linear maps and lookups -------------------------------------------------------------------------
 
 
-@op(lambda g, out, x, weight, bias: (_flat(g) @ weight).reshape(x.shape),
-    lambda g, out, x, weight, bias: _flat(g).mT @ _flat(x),
-    lambda g, out, x, weight, bias: np.ones(g.size // g.shape[-1], g.dtype) @ _flat(g))  # fmt: skip
-def _linear(x: Array, weight: Array, bias: Array | float) -> Any:
+@op(lambda g, out, x, weight, bias=None: (_flat(g) @ weight).reshape(x.shape),
+    lambda g, out, x, weight, bias=None: _flat(g).mT @ _flat(x),
+    lambda g, out, x, weight, bias: np.ones(len(_flat(g)), g.dtype) @ _flat(g))  # fmt: skip
+def _linear(x: Array, weight: Array, bias: Array | None = None) -> Any:
     """X Wᵀ + b, all leading axes in one product.   dX = G W,  dW = Gᵀ X,  db = 1ᵀ G"""
     out = _flat(x) @ weight.T  # (N, in) @ (in, out) -> (N, out)
-    out += bias
+    if bias is not None:
+        out = np.add(out, bias, out=out if out.dtype.kind == "f" else None)
     return out.reshape(*x.shape[:-1], len(weight))
 
 
@@ -36,7 +37,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     if x.shape[-1:] != weight.shape[1:]:
         raise ValueError(f"x of shape {x.shape} for weights {weight.shape}: each row of the weights meets the last "
                          f"axis of x, so that must be {weight.shape[1]} long")  # fmt: skip
-    return _linear(x, weight, 0.0 if bias is None else bias)
+    return _linear(x, weight) if bias is None else _linear(x, weight, bias)
 
 
 def embedding(ids: Any, weight: Any) -> Tensor:
@@ -45,6 +46,7 @@ def embedding(ids: Any, weight: Any) -> Tensor:
     Raises TypeError for ids that are not integers, IndexError for ids outside 0 … vocab - 1.
     """
     ids = np.asarray(ids.data if isinstance(ids, Tensor) else ids)
+    weight = as_tensor(weight)
     vocab = weight.shape[0]
     if ids.size == 0:
         ids = ids.astype(int)
@@ -237,24 +239,22 @@ def rms_norm_composed(x: Tensor, weight: Any = 1.0, eps: float = 1e-6) -> Tensor
     return out
 
 
-def _rms_norm_pullback(g: Array, out: Array, x: Array, weight: Array, *, extra: Array, needs: Any,
-                       eps: float) -> tuple[Any, Any]:  # fmt: skip
+def _rms_norm_pullback(g: Array, out: Array, x: Array, weight: Array, *, extra: Any, needs: Any, eps: float) -> Any:
     """With y = x r,  r = 1/√(mean x² + ε),  h = g · weight:   dx = r (h - y · mean(h · y))"""
-    r = extra
-    y = x * r
+    y, r = extra
     dx = None
     if needs[0]:
-        h = g * weight
-        dx = r * (h - y * np.mean(h * y, -1, keepdims=True))
-    return dx, g * y if needs[1] else None
+        dx = g * weight
+        dx -= y * (np.vecdot(dx, y)[..., None] / y.shape[-1])
+        dx *= r
+    return dx, np.einsum("nd,nd->d", _flat(g), _flat(y)) if needs[1] else None
 
 
 @fused(rms_norm_composed, _rms_norm_pullback)
-def _rms_norm(x: Array, weight: Array, eps: float = 1e-6) -> tuple[Array, Array]:
-    r = 1 / np.sqrt(np.mean(x * x, -1, keepdims=True) + eps)
+def _rms_norm(x: Array, weight: Array, eps: float) -> tuple[Array, Any]:
+    r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps)
     y = x * r
-    y *= weight
-    return y, r
+    return y * weight, (y, r)
 
 
 # --- positions ----------------------------------------------------------------------------------------
@@ -298,6 +298,8 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100) -> Tensor
     classes outside 0 … C - 1, ValueError for wrong shapes and where nothing is left to count.
     """
     logits = as_tensor(logits)
+    if logits.dtype.kind != "f":
+        logits = logits.astype(float)
     targets = np.asarray(targets.data if isinstance(targets, Tensor) else targets)
     if targets.dtype.kind not in "iu":
         raise TypeError(f"targets must be integer classes, got {targets.dtype}")
@@ -317,7 +319,7 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100) -> Tensor
 
 @region
 def cross_entropy_composed(logits: Any, rows: Array, classes: Array) -> Tensor:
-    return -mean(log_softmax(_flat(logits))[rows, classes])
+    return -mean(log_softmax(_flat(logits)[rows])[np.arange(len(rows)), classes])
 
 
 def _cross_entropy_pullback(g: Array, out: Array, logits: Array, *, extra: Array, needs: Any, rows: Array,

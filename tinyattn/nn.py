@@ -334,6 +334,8 @@ class MultiHeadAttention(Module):
         self.k_proj = Linear(d_model, d_kv, bias, rng=rng)
         self.v_proj = Linear(d_model, d_kv, bias, rng=rng)
         self.out_proj = Linear(d_model, d_model, bias, rng=rng)
+        for letter, part in zip("qkvo", (self.q_proj, self.k_proj, self.v_proj, self.out_proj)):
+            part.weight.name = f"W{letter}"  # as the paper and the drawings call them
         self.num_heads, self.num_kv_heads = num_heads, kv
         self.dropout, self.rotary, self.attention, self.rng = dropout, rotary, attention, rng
 
@@ -527,12 +529,14 @@ class GPT(Module):
                 cache.clear()
                 piece = ids[:, -(self.context // 2 or 1) :]
             training = self.training
-            if training:  # each switch walks through all modules
-                self.eval()
-            with no_grad():
-                logits = self(piece, cache=cache)._data[:, -1]  # (B, vocab_size)
             if training:
-                self.train()
+                self.eval()
+            try:
+                with no_grad():
+                    logits = self(piece, cache=cache)._data[:, -1]  # (B, vocab_size)
+            finally:
+                if training:
+                    self.train()
             token = _draw(logits, temperature, top_k, rng)
             yield token
             piece = token[:, None]

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .diagnose import Finding, diagnose
+from .case import Finding
+from .diagnose import diagnose
 from .isolate import Plan, Run, full_plan, run_file, run_function
 from .mutants import MUTANTS, Mutant
 
@@ -36,8 +37,13 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """`{"verdict": …, "findings": [{"id", "severity", "message", "function", …}]}`, arrays as lists."""
-        plain: dict[str, Any] = _plain({"verdict": self.verdict, "functions": self.functions,
-                                        "findings": [asdict(f) for f in self.findings]})
+        plain: dict[str, Any] = _plain(
+            {
+                "verdict": self.verdict,
+                "functions": self.functions,
+                "findings": [asdict(f) for f in self.findings],
+            }
+        )
         return plain
 
     def __repr__(self) -> str:
@@ -76,30 +82,52 @@ def judge(run: Run, plan: Plan, function: str | None = None) -> Report:
 
 
 def load_error(error: dict[str, Any]) -> Finding:
-    from .diagnose import at_line
+    from .outcome import at_line
 
     kind = error["error"]
     if kind in ("SyntaxError", "IndentationError", "TabError"):
         text = f"Python cannot read the file: {error['message']}, line {error.get('line')}: `{error.get('code')}`."
-        return Finding("error-syntax", "bug", "", text, "Look at that line, and at the end of the one before it.")
+        return Finding(
+            "error-syntax", "bug", "", text, "Look at that line, and at the end of the one before it."
+        )
     if kind in ("ImportError", "ModuleNotFoundError"):
-        return Finding("error-import", "bug", "", f"The file cannot be imported: {at_line(error)}.",
-                       "Is the module installed for this Python, or beside the file?")
+        return Finding(
+            "error-import",
+            "bug",
+            "",
+            f"The file cannot be imported: {at_line(error)}.",
+            "Is the module installed for this Python, or beside the file?",
+        )
     if kind in ("FileNotFoundError", "IsADirectoryError", "PermissionError"):
         return Finding("error-no-file", "bug", "", f"The file cannot be read: {error['message']}.")
     hint = {"EOFError": "There is nobody to answer input() during a check; put it under `if __name__ == …`."}
-    return Finding("error-load", "bug", "", f"Running the file from top to bottom raises {at_line(error)}.",
-                   hint.get(kind, 'Code to try things out belongs under `if __name__ == "__main__":`.'))
+    return Finding(
+        "error-load",
+        "bug",
+        "",
+        f"Running the file from top to bottom raises {at_line(error)}.",
+        hint.get(kind, 'Code to try things out belongs under `if __name__ == "__main__":`.'),
+    )
 
 
 def _nothing_found(run: Run, function: str | None) -> Finding:
     if run.broke:
-        return Finding("error-stopped", "bug", "", f"The file did not load: {run.broke['how']}.",
-                       'An endless loop or an exit at the top level? `if __name__ == "__main__":` keeps it out.')
+        return Finding(
+            "error-stopped",
+            "bug",
+            "",
+            f"The file did not load: {run.broke['how']}.",
+            'An endless loop or an exit at the top level? `if __name__ == "__main__":` keeps it out.',
+        )
     there = f"It defines {', '.join(run.functions)}." if run.functions else "It defines no function."
     wanted = function or "scaled_dot_product_attention(Q, K, V, mask=None)"
-    return Finding("error-missing-function", "bug", function or "", f"There is no function {wanted}. {there}",
-                   "Name another one after a colon: FILE:FUNCTION.")
+    return Finding(
+        "error-missing-function",
+        "bug",
+        function or "",
+        f"There is no function {wanted}. {there}",
+        "Name another one after a colon: FILE:FUNCTION.",
+    )
 
 
 def check_file(path: str | Path, function: str | None = None, *, kind: str | None = None) -> Report:
@@ -113,7 +141,9 @@ def check(function: Callable[..., Any], *, kind: str | None = None) -> Report:
     said by kind="scaled_dot_product_attention", "causal_mask", "multi_head_attention", "cross_attention"
     or "scaled_dot_product_attention_backward"."""
     if not callable(function):
-        raise TypeError(f"check wants a function, got {type(function).__name__}: write ta.check(f), not ta.check(f(…))")
+        raise TypeError(
+            f"check wants a function, got {type(function).__name__}: write ta.check(f), not ta.check(f(…))"
+        )
     plan = full_plan()
     if kind is not None and kind not in plan:
         raise ValueError(f"kind={kind!r} is none of {', '.join(plan)}")

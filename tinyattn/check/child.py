@@ -87,7 +87,8 @@ def call(
         except BaseException as error:  # SystemExit and KeyboardInterrupt belong to the learner's code too
             told = describe(error, path)
     changed = [
-        i for i, (a, b) in enumerate(zip(args, given))
+        i
+        for i, (a, b) in enumerate(zip(args, given))
         if isinstance(a, np.ndarray) and a.tobytes() != b.tobytes()
     ]
     return told | {key: value for key, value in (("changed", changed), ("lifted", bool(lifted))) if value}
@@ -100,7 +101,7 @@ def infer(name: str, function: Callable[..., Any], kinds: dict[str, Any]) -> str
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        parameters = {}.values()  # type: ignore[assignment]
+        parameters = {}.values()
     needed = [p.name.lower() for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     if len(needed) == 1:
         return "causal_mask"
@@ -120,8 +121,12 @@ def run(functions: dict[str, Callable[..., Any]], job: dict[str, Any], write: Wr
         batched, calls = job["batched"].get(kind, 0), job["plan"][kind]
         if calls and batched:
             write({"begin": calls[0][0]})
-            first = [call(function, *calls[0][1:], job["path"], lifted) for lifted in (0, batched)]
-            batched = batched if "error" in first[0] and "error" not in first[1] else 0
+            _, args, read_only = calls[0]
+            fails = ["error" in call(function, args, read_only, job["path"])]
+            fails += (
+                ["error" in call(function, args, read_only, job["path"], batched)] if fails[0] else [True]
+            )
+            batched = batched if fails == [True, False] else 0
         for probe, args, read_only in calls:
             write({"begin": probe})
             lifted = batched if np.ndim(args[0]) == 2 else 0
@@ -141,6 +146,7 @@ def main(job: dict[str, Any], write: Write) -> None:
         import resource  # not on Windows
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    np.seterr = lambda *_, **__: np.geterr()  # not even from within a function
     try:
         module = load(path)
     except BaseException as error:

@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from . import Report, check_file, judge, load_error, matrix
-from .diagnose import Finding
+from . import Report, check_file, judge, matrix
+from .case import Finding
 from .isolate import Run, full_plan, run_file
 from .mutants import BY_ID, MUTANTS, source
 from .practice import SENTENCE, STEPS, TEMPLATE, plan
@@ -18,19 +18,30 @@ from .report import Line, report_lines, show, wrap
 def _split(target: str) -> tuple[str, str | None]:
     """FILE:FUNCTION, where FILE may contain colons itself (C:\\mine.py)."""
     file, colon, function = target.rpartition(":")
-    return (file, function) if colon and function.isidentifier() and not Path(target).exists() else (target, None)
+    return (
+        (file, function)
+        if colon and function.isidentifier() and not Path(target).exists()
+        else (target, None)
+    )
 
 
 def check(argv: list[str]) -> int:
     """check FILE[:FUNCTION] [--step N] [--json] [--watch] [--solution], or check --matrix"""
-    parser = argparse.ArgumentParser(prog="python -m tinyattn check", description="Say what is wrong with an "
-                                     "attention of your own. Exit code: 0 correct, 1 wrong, 2 cannot be run.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tinyattn check",
+        description="Say what is wrong with an "
+        "attention of your own. Exit code: 0 correct, 1 wrong, 2 cannot be run.",
+    )
     parser.add_argument("target", nargs="?", metavar="FILE[:FUNCTION]")
-    parser.add_argument("--step", type=int, choices=range(1, len(STEPS) + 1), help="check one step of the practice")
+    parser.add_argument(
+        "--step", type=int, choices=range(1, len(STEPS) + 1), help="check one step of the practice"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     parser.add_argument("--watch", action="store_true", help="check again whenever the file changes")
     parser.add_argument("--solution", action="store_true", help="show the right lines")
-    parser.add_argument("--matrix", action="store_true", help="print the kill matrix: every mutant, every probe")
+    parser.add_argument(
+        "--matrix", action="store_true", help="print the kill matrix: every mutant, every probe"
+    )
     given = parser.parse_args(argv)
     if given.matrix:
         print(matrix.markdown(), end="")
@@ -106,22 +117,30 @@ def _watch(file: str, function: str | None, step: int | None, solution: bool) ->
 
 def practice(argv: list[str]) -> int:
     """practice [FILE]"""
-    parser = argparse.ArgumentParser(prog="python -m tinyattn practice", description="Write the exercises into a file.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tinyattn practice", description="Write the exercises into a file."
+    )
     parser.add_argument("file", nargs="?", default="my_attention.py")
     file = Path(parser.parse_args(argv).file)
     if file.exists():
         print(f"{file} is already there, and your work may be in it: name another file.", file=sys.stderr)
         return 2
-    file.write_text(TEMPLATE.replace("{file}", str(file)).replace("{sentence}", " ".join(SENTENCE)), encoding="utf-8")
-    print(f"{file} is written. Open it in your editor, and in a terminal beside it run\n\n"
-          f"    python -m tinyattn check --watch {file}\n\nIt needs nothing but NumPy, and about half an hour.")
+    file.write_text(
+        TEMPLATE.replace("{file}", str(file)).replace("{sentence}", " ".join(SENTENCE)), encoding="utf-8"
+    )
+    print(
+        f"{file} is written. Open it in your editor, and in a terminal beside it run\n\n"
+        f"    python -m tinyattn check --watch {file}\n\nIt needs nothing but NumPy, and about half an hour."
+    )
     return 0
 
 
 def break_it(argv: list[str]) -> int:
     """break [MUTANT] [--list]"""
-    parser = argparse.ArgumentParser(prog="python -m tinyattn break", description="A right program with one bug put "
-                                     "in: predict what it does, then see.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tinyattn break",
+        description="A right program with one bug put in: predict what it does, then see.",
+    )
     parser.add_argument("mutant", nargs="?", choices=sorted(BY_ID), metavar="MUTANT")
     parser.add_argument("--list", action="store_true", help="list all mutants")
     given = parser.parse_args(argv)
@@ -131,8 +150,14 @@ def break_it(argv: list[str]) -> int:
         return 0
     mutant = BY_ID[given.mutant] if given.mutant else random.choice(MUTANTS)
     kind, edit = matrix.home(mutant)
-    show([[("One line or two of this program are wrong.", "bold")], [],
-          *[[("    " + line, "")] for line in (source(kind, (edit,)) or "").splitlines()], []])
+    show(
+        [
+            [("One line or two of this program are wrong.", "bold")],
+            [],
+            *[[("    " + line, "")] for line in (source(kind, (edit,)) or "").splitlines()],
+            [],
+        ]
+    )
     asked, answers = sys.stdin.isatty(), {}
     symptoms = matrix.symptoms(kind, edit)
     for question in symptoms:

@@ -70,7 +70,11 @@ def _read(lines: list[str], ended: str | None) -> Run:
 
 
 def run_file(
-    path: str | Path, function: str | None = None, *, plan: Plan | None = None, kind: str | None = None,
+    path: str | Path,
+    function: str | None = None,
+    *,
+    plan: Plan | None = None,
+    kind: str | None = None,
     limit: float = TIME_LIMIT,
 ) -> Run:
     """Load a learner's file in a child process and make the planned calls."""
@@ -81,8 +85,13 @@ def run_file(
         job.write_bytes(pickle.dumps(_job(path, function, plan or full_plan(), kind)))
         root = str(Path(__file__).parents[2])
         python_path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), root) if p)
-        quiet = {"PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg",
-                 "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        quiet = {
+            "PYTHONPATH": python_path,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "MPLBACKEND": "Agg",
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+        }
         process = subprocess.Popen(
             [sys.executable, "-P", child.__file__, str(job), str(out)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import mutants
-from .diagnose import Arrays, Finding, diagnose, evaluate, read
+from .case import Finding
+from .diagnose import diagnose
 from .isolate import Plan, Run, full_plan
 from .mutants import BY_ID, CAUSAL, ROWS, SCALE, THREE
+from .outcome import Arrays, evaluate, read
 from .probes import KINDS, Probe, probes
 from .reference import causal_mask
 from .report import Line, heatmap, wrap
@@ -121,8 +123,9 @@ def _weights_probes() -> dict[str, tuple[Probe, bool]]:
     probe = Probe("", "", (Q[:3], K, np.eye(4)))
 
     def weights(*ids: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        result: Arrays | None = evaluate("scaled_dot_product_attention",
-                                         tuple(BY_ID[id].edits[0] for id in ids), probe)
+        result: Arrays | None = evaluate(
+            "scaled_dot_product_attention", tuple(BY_ID[id].edits[0] for id in ids), probe
+        )
         assert result is not None
         return result[0]
 
@@ -176,17 +179,28 @@ def row_sum_step(run: Run) -> list[Finding]:
     for case, (probe, good) in _weights_probes().items() if not (found := _missing(run, name)) else ():
         record = run.records[name].get(case, {"error": "Stopped", "message": ""})
         error, value = record.get("error"), record.get("value", {})
-        said = error != "AssertionError" if "value" not in record else value.get("value", value["type"]) in (
-            True, "True", "NoneType")
+        said = (
+            error != "AssertionError"
+            if "value" not in record
+            else value.get("value", value["type"]) in (True, "True", "NoneType")
+        )
         if error and error != "AssertionError":
             text = f"On {case} it raises {error}: {record['message']}."
         elif said == good:
             continue
         else:
             text = f"It says {said} to these weights ({case}); they are {'right' if good else 'wrong'}."
-        return [Finding("property-row-sum-test", "bug", name, text, "Which axis belongs to one query? And is "
-                        "0.9999999999999999 equal to 1?", ROWS,
-                        {"input": case, "arguments": {"weights": probe.args[0]}})]
+        return [
+            Finding(
+                "property-row-sum-test",
+                "bug",
+                name,
+                text,
+                "Which axis belongs to one query? And is 0.9999999999999999 equal to 1?",
+                ROWS,
+                {"input": case, "arguments": {"weights": probe.args[0]}},
+            )
+        ]
     return found
 
 
@@ -198,16 +212,29 @@ def scaling_step(run: Run) -> list[Finding]:
     found = diagnose("scaled_dot_product_attention", name, unmasked, run.records[name])
     bugs = [f for f in found if f.severity == "bug"]
     if "no-scale" not in [f.id for f in bugs]:
-        return bugs or [Finding("property-still-scaled", "bug", name, "It still scales its scores.", lesson=SCALE)]
+        return bugs or [
+            Finding("property-still-scaled", "bug", name, "It still scales its scores.", lesson=SCALE)
+        ]
     if len(bugs) > 1:
         return [f for f in bugs if f.id != "no-scale"]
     for variable, right in (("largest_weight", "above 0.9"), ("typical_gradient", "smaller")):
         said = run.said.get(variable, "")
         if said != right:
-            text = f'Predict: set `{variable}` to one of the three answers.' if not said else (
-                f'`{variable} = "{said}"`: the experiment below says otherwise.')
-            return [Finding(f"property-prediction-{variable.replace('_', '-')}", "bug", name, text,
-                            "A dot product of 512 unit-normal terms has a standard deviation of √512 ≈ 23.", SCALE)]
+            text = (
+                f"Predict: set `{variable}` to one of the three answers."
+                if not said
+                else (f'`{variable} = "{said}"`: the experiment below says otherwise.')
+            )
+            return [
+                Finding(
+                    f"property-prediction-{variable.replace('_', '-')}",
+                    "bug",
+                    name,
+                    text,
+                    "A dot product of 512 unit-normal terms has a standard deviation of √512 ≈ 23.",
+                    SCALE,
+                )
+            ]
     return []
 
 
@@ -220,15 +247,31 @@ def sentence_step(run: Run) -> list[Finding]:
     if said == "dog":
         return []
     text = "Set `it_looks_at` to the word." if not said else f'"{said}" is not the peak of the row of "it".'
-    return [Finding("property-sentence", "bug", "", text, "Rows are queries: find the row, then its largest cell.",
-                    CAUSAL)]
+    return [
+        Finding(
+            "property-sentence",
+            "bug",
+            "",
+            text,
+            "Rows are queries: find the row, then its largest cell.",
+            CAUSAL,
+        )
+    ]
 
 
 def last_step(run: Run) -> list[Finding]:
     if len(run.said.get("why_three_projections", "").split()) >= 3:
         return []
-    return [Finding("property-why-three", "bug", "", "Answer in `why_three_projections`; then comes the experiment.",
-                    "What would a key have to look like that is also the thing handed over?", THREE)]
+    return [
+        Finding(
+            "property-why-three",
+            "bug",
+            "",
+            "Answer in `why_three_projections`; then comes the experiment.",
+            "What would a key have to look like that is also the thing handed over?",
+            THREE,
+        )
+    ]
 
 
 def scaling_experiment(run: Run) -> list[Line]:
@@ -245,7 +288,9 @@ def scaling_experiment(run: Run) -> list[Line]:
             largest += list(function.__globals__["attention_weights"](Q, K).max(axis=-1))
             norms += list(np.linalg.norm(function(dO / 8, Q, K, V)[0], axis=-1))
         rows[name] = np.median(largest), np.median(norms), np.mean(np.array(norms) < 1e-3)
-    lines: list[Line] = [[("     dk = 512, medians over 20 × 64 rows   largest weight   |dL/dQ|   rows below 0.001", "bold")]]
+    lines: list[Line] = [
+        [("     dk = 512, medians over 20 × 64 rows   largest weight   |dL/dQ|   rows below 0.001", "bold")]
+    ]
     for name, (weight, norm, dead) in rows.items():
         lines.append([(f"     {name:<38}{weight:>14.2f}{norm:>10.4f}{dead:>16.0%}", "")])
     return [*lines, []]
@@ -257,8 +302,12 @@ def sentence_picture(run: Run) -> list[Line]:
     outcome = read(record, (np.eye(7),))
     if outcome.arrays is None or outcome.arrays[0].shape != (7, 7):
         return []
-    made = wrap("Vectors made by hand (each word seeks a part of speech), weights by your function, causal mask. "
-                "A row is a word that asks.", "     ", "dim")
+    made = wrap(
+        "Vectors made by hand (each word seeks a part of speech), weights by your function, causal mask. "
+        "A row is a word that asks.",
+        "     ",
+        "dim",
+    )
     return [*made, [], *heatmap(outcome.arrays[0], SENTENCE), []]
 
 
@@ -266,7 +315,9 @@ def three_experiment(run: Run) -> list[Line]:
     """Look 16 payloads up by 16 addresses: with vectors of their own, or one vector for both (V = K)."""
     if last_step(run):
         return []
-    lines: list[Line] = [[("     width   own V   V = K   (share of 16 pairs read back right, 50 draws)", "bold")]]
+    lines: list[Line] = [
+        [("     width   own V   V = K   (share of 16 pairs read back right, 50 draws)", "bold")]
+    ]
     rng = np.random.default_rng(0)
     for width in (4, 8, 16, 32, 64):
         hits = np.zeros(2)
@@ -281,9 +332,11 @@ def three_experiment(run: Run) -> list[Line]:
                 nearest = ((result[0][:, None] - book) ** 2).sum(axis=-1).argmin(axis=-1)
                 hits[i] += np.mean(nearest == said) / 50
         lines.append([(f"     {width:>5}{hits[0]:>8.2f}{hits[1]:>8.2f}", "")])
-    told = ("Wq asks, Wk advertises, Wv hands over. If V = K, one vector must be the address and the content, and "
-            "each gets in the other's way, most where the width is short. If Wq = Wk, scores are symmetric: i cannot "
-            "look at j without j looking at i.")
+    told = (
+        "Wq asks, Wk advertises, Wv hands over. If V = K, one vector must be the address and the content, and "
+        "each gets in the other's way, most where the width is short. If Wq = Wk, scores are symmetric: i cannot "
+        "look at j without j looking at i."
+    )
     return [*lines, [], *wrap(told, "     ")]
 
 

@@ -21,7 +21,7 @@ def attention_weights(Q: Array, K: Array, mask: Array | None = None) -> Array:
         allowed = mask  #: which
         scores = np.where(allowed, scores, -np.inf)  #: mask
     scores = scores - scores.max(axis=-1, keepdims=True)  #: shift
-    weights = np.exp(scores)  #: exp
+    weights: Array = np.exp(scores)  #: exp
     weights = weights / weights.sum(axis=-1, keepdims=True)  #: normalise
     return weights
 
@@ -77,4 +77,5 @@ def sum_to(gradient: Array, shape: tuple[int, ...]) -> Array:
     """A broadcast input was used once per copy: its gradient is the sum over the copies."""
     extra = tuple(range(gradient.ndim - len(shape)))
     stretched = tuple(len(extra) + i for i, size in enumerate(shape) if size == 1)
-    return gradient.sum(axis=extra + stretched, keepdims=True).reshape(shape)
+    summed: Array = gradient.sum(axis=extra + stretched, keepdims=True)
+    return summed.reshape(shape)

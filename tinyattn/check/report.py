@@ -11,7 +11,7 @@ from .reference import Array
 
 if TYPE_CHECKING:
     from . import Report
-    from .diagnose import Finding
+    from .case import Finding
 
 Line = list[tuple[str, str]]
 WIDTH = 100
@@ -43,8 +43,10 @@ def block(title: str, values: Any, other: Any = None) -> list[Line]:
     if other is not None and np.shape(other) == array.shape:
         right = np.atleast_2d(np.asarray(other)[lead])
         wrong = ~np.isclose(matrix, right, 0, _tolerance(other), equal_nan=True)
-    words = [["1" if x else "·" for x in row] if matrix.dtype == bool else [number(float(x)) for x in row]
-             for row in matrix]
+    words = [
+        ["1" if x else "·" for x in row] if matrix.dtype == bool else [number(float(x)) for x in row]
+        for row in matrix
+    ]
     width = max((len(w) for row in words for w in row), default=1)
     starred = other is not None
     return [[(caption, "bold")]] + [
@@ -61,7 +63,10 @@ def _tolerance(right: Any) -> float:
 
 def beside(blocks: list[list[Line]]) -> list[Line]:
     """Blocks side by side, in as many rows as the width asks for."""
-    length = lambda line: sum(len(text) for text, _ in line)
+
+    def length(line: Line) -> int:
+        return sum(len(text) for text, _ in line)
+
     rows: list[list[list[Line]]] = [[]]
     used = 0
     for lines in blocks:
@@ -97,7 +102,9 @@ def wrap(text: str, indent: str, style: str = "", first: str = "") -> list[Line]
 def finding_lines(finding: "Finding", label: str, solution: bool, seen: str = "") -> list[Line]:
     """One finding: name, sentence, evidence (if it is not the input just seen), the lesson's sentence, hint."""
     evidence = finding.evidence if finding.evidence.get("input") != seen else {}
-    lines: list[Line] = [[(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]]
+    lines: list[Line] = [
+        [(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]
+    ]
     lines += wrap(finding.message, "     ")
     if finding.severity == "bug" and evidence:
         name = evidence["input"]
@@ -139,7 +146,10 @@ def report_lines(report: "Report", solution: bool = False) -> list[Line]:
             continue
         lines.append([])
         if len(bugs) > 1:
-            lines += [[("  Several things at once; they are listed in the order in which to mend them.", "")], []]
+            lines += [
+                [("  Several things at once; they are listed in the order in which to mend them.", "")],
+                [],
+            ]
         for i, finding in enumerate(bugs):
             seen = bugs[i - 1].evidence.get("input", "") if i else ""
             lines += finding_lines(finding, f"{i + 1}." if len(bugs) > 1 else "→", solution, seen)
@@ -180,5 +190,7 @@ def heatmap(weights: Array, words: list[str]) -> list[Line]:
     for word, row in zip(words, weights):
         best = int(np.argmax(row))
         cells = [f"{' ░▒▓█'[min(4, int(5 * w))] * 2} {w:.2f}".rjust(width) for w in np.clip(row, 0, 1)]
-        lines.append([(word.rjust(width), ""), *((c, "bold" if j == best else "") for j, c in enumerate(cells))])
+        lines.append(
+            [(word.rjust(width), ""), *((c, "bold" if j == best else "") for j, c in enumerate(cells))]
+        )
     return lines
