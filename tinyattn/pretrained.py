@@ -144,7 +144,7 @@ MAPS = Path(__file__).parent / "data" / "maps.npz"
 def stored_maps(path: str | os.PathLike[str] = MAPS) -> Maps:
     """{sentence: (tokens, {(layer, head): weights (n, n)})}: some heads of minilm, as `store_maps` kept them."""
     with np.load(path) as file:
-        heads, flat = [tuple(map(int, head)) for head in file["heads"]], file["maps"].astype(np.float32)
+        heads, flat = [(int(layer), int(head)) for layer, head in file["heads"]], file["maps"].astype(np.float32)
         maps: Maps = {}
         for sentence, *tokens in json.loads(bytes(file["texts"])):
             n = len(tokens)
