@@ -1,8 +1,10 @@
 """Diagnosis of a learner's own attention: what is wrong with it, by name, on the smallest input.
 
 `ta.check(function)` in a notebook, `python -m tinyattn check FILE[:FUNCTION]` for a file.
-Read in this order: reference (the right programs), mutants (what is got wrong, as edits of them), probes
-(the inputs), diagnose (the comparison), isolate and child (running somebody's code safely), report, practice.
+Read in this order: reference (the right programs), mutants (what is got wrong, as edits of them), probes (the
+inputs), outcome and case (one function's answers), diagnose (the order of questions) with known, extremes,
+unknown, properties and causal (the questions); isolate and child (running somebody's code safely), report,
+practice, matrix (what a test proves), cli.
 """
 
 import sys

@@ -316,7 +316,7 @@ def three_experiment(run: Run) -> list[Line]:
     if last_step(run):
         return []
     lines: list[Line] = [
-        [("     width   own V   V = K   (share of 16 pairs read back right: random vectors, 50 draws)", "bold")]
+        [("     width   own V   V = K   (16 pairs, random vectors: share read back, 50 draws)", "bold")]
     ]
     rng = np.random.default_rng(0)
     for width in (4, 8, 16, 32, 64):
