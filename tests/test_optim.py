@@ -144,7 +144,7 @@ def test_a_state_of_other_parameters_is_refused_and_changes_nothing():
 
 def test_float32_stays_float32():
     p = ta.Tensor(np.ones(3, np.float32), requires_grad=True)
-    for optimizer in optim.SGD([p], 0.1, momentum=0.9, weight_decay=0.1), optim.AdamW([p], 0.1):
+    for optimizer in optim.SGD([p], 0.1), optim.SGD([p], 0.1, momentum=0.9), optim.AdamW([p], 0.1):
         p.grad = np.ones(3)  # even from a float64 gradient
         optimizer.step()
         assert p.dtype == np.float32
