@@ -136,6 +136,10 @@ def test_a_state_of_other_parameters_is_refused_and_changes_nothing():
     one.step()
     other.step()
     before = other.state_dict()
+    other.step()
+    assert other.state_dict()["steps"] == before["steps"] + 1
+    assert not np.array_equal(other.state_dict()["m.0"], before["m.0"])
+    other.load_state_dict(before)
     for bad in one.state_dict(), optim.SGD([q], 0.1).state_dict() | {"m.0": np.ones(3)}, {}:
         with pytest.raises(ValueError, match="does not fit Adam"):
             other.load_state_dict(bad)
