@@ -541,6 +541,16 @@ def test_any_attention_function_can_compute_the_heads():
     assert calls == [((3, 2, 4, 3), None, {})]
 
 
+@pytest.mark.parametrize("kv", [4, 2])
+@pytest.mark.parametrize("shape", [(0, 3, 8), (2, 0, 8)])
+def test_no_batch_and_no_tokens_are_no_error(shape, kv):
+    layer, x = nn.MultiHeadAttention(8, 4, num_kv_heads=kv, rng=0), ta.Tensor(np.zeros(shape), requires_grad=True)
+    out, weights = layer(x, return_weights=True)
+    assert layer(x).shape == out.shape == shape
+    assert weights.shape == (shape[0], 4, shape[1], shape[1])
+    assert ta.grad(layer(x).sum(), x)[0].shape == shape
+
+
 @pytest.mark.parametrize("kv", [6, 3, 1])
 def test_the_efficient_forms_can_compute_the_heads(kv):
     x, mask = normal(2, 5, 12), ta.padding_mask(np.array([5, 3]), 5) & ta.causal_mask(5)

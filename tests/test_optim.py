@@ -136,6 +136,10 @@ def test_a_state_of_other_parameters_is_refused_and_changes_nothing():
     one.step()
     other.step()
     before = other.state_dict()
+    other.step()
+    assert other.state_dict()["steps"] == before["steps"] + 1
+    assert not np.array_equal(other.state_dict()["m.0"], before["m.0"])
+    other.load_state_dict(before)
     for bad in one.state_dict(), optim.SGD([q], 0.1).state_dict() | {"m.0": np.ones(3)}, {}:
         with pytest.raises(ValueError, match="does not fit Adam"):
             other.load_state_dict(bad)
@@ -144,7 +148,7 @@ def test_a_state_of_other_parameters_is_refused_and_changes_nothing():
 
 def test_float32_stays_float32():
     p = ta.Tensor(np.ones(3, np.float32), requires_grad=True)
-    for optimizer in optim.SGD([p], 0.1, momentum=0.9, weight_decay=0.1), optim.AdamW([p], 0.1):
+    for optimizer in optim.SGD([p], 0.1), optim.SGD([p], 0.1, momentum=0.9), optim.AdamW([p], 0.1):
         p.grad = np.ones(3)  # even from a float64 gradient
         optimizer.step()
         assert p.dtype == np.float32

@@ -79,6 +79,8 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(path):
     old = path.read_bytes()
     with pytest.raises(TypeError):
         ta.save({"w": np.zeros(2), "x": "text"}, path)
+    with pytest.raises(UnicodeEncodeError):
+        ta.save({"w": np.zeros(2), "\ud800": np.ones(2)}, path)  # fails while it is written
     assert path.read_bytes() == old
     assert list(path.parent.iterdir()) == [path]
 

@@ -393,17 +393,17 @@ class MultiHeadAttention(Module):
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
     """(..., n, h·dk) -> (..., h, n, dk). First cut the features, then swap: a reshape alone would cut up tokens."""
-    return x.reshape(*x.shape[:-1], heads, -1).swapaxes(-3, -2)
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(-3, -2)
 
 
 def _split_axis(x: Any, group: int) -> Any:
     """(..., h, n, m) -> (..., h/group, group, n, m)"""
-    return x.reshape(*x.shape[:-3], -1, group, *x.shape[-2:])
+    return x.reshape(*x.shape[:-3], x.shape[-3] // group, group, *x.shape[-2:])
 
 
 def _merge_axis(x: Any) -> Any:
     """(..., kv, group, n, m) -> (..., kv·group, n, m)"""
-    return x.reshape(*x.shape[:-4], -1, *x.shape[-2:])
+    return x.reshape(*x.shape[:-4], x.shape[-4] * x.shape[-3], *x.shape[-2:])
 
 
 # --- transformers -------------------------------------------------------------------------------------
