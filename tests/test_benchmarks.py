@@ -16,5 +16,7 @@ def test_small_form(name):
     environment = os.environ | {"PYTHONPATH": str(FOLDER.parent), "PYTHONIOENCODING": "utf-8"}
     command = [sys.executable, "-W", "error::RuntimeWarning", str(FOLDER / name), "--small"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=120)
+    if "not on this machine" in run.stderr:
+        pytest.skip(run.stderr.splitlines()[-1])  # a model that was never fetched
     assert run.returncode == 0, run.stderr
     assert "|" in run.stdout and "nan" not in run.stdout  # a table
