@@ -142,7 +142,7 @@ def look_at_year(texts, dates, weights):
 
 def learn_dates(demo, forms, seeds):
     """For each seed: a model, and on 300 dates that it never saw, in each form: exact, weight on the year, blind."""
-    width, steps, batch, lr = (32, 220, 32, 8e-3) if demo.quick else (64, 600, 64, 3e-3)
+    width, steps, batch, lr = (32, 220, 32, 8e-3) if demo.quick else (64, 900, 64, 4e-3)
     days = [FIRST + datetime.timedelta(days=i) for i in range(COUNT)]
     models, figures = [], []
     for seed in demo.track(seeds, "learning to read dates"):
