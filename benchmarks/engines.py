@@ -8,6 +8,7 @@ and torch; those that are missing are left out: pip install micrograd mygrad aut
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import importlib.util
 import subprocess
@@ -81,7 +82,9 @@ PROBES = {
         print('yes' if np.isclose(np.sum(found), 1) else f'wrong: {found}')
         """,
     "second derivative of x³": {
-        "tinyattn": "x = leaf(2.0); g, = lib.grad(x**3, x, create_graph=True); found, right = lib.grad(g, x)[0], 12; " + SAY,
+        "tinyattn": """
+        x = leaf(2.0); g, = lib.grad(x**3, x, create_graph=True); found, right = lib.grad(g, x)[0], 12
+        """ + SAY,
         "torch": """
         x = leaf(2.0); g, = lib.autograd.grad(x**3, x, create_graph=True); found, right = lib.autograd.grad(g, x)[0], 12
         """ + SAY,
@@ -143,9 +146,18 @@ def ask(engine: str, probe: str) -> str:
     return run.stdout.strip()
 
 
+def version(engine: str) -> str:
+    try:
+        return importlib.metadata.version(engine)
+    except importlib.metadata.PackageNotFoundError:  # run from its folder
+        return ""
+
+
 def main() -> None:
-    engines = [e for e in PRELUDE if importlib.util.find_spec(e)]
-    print("| probe | " + " | ".join(f"{e} {importlib.metadata.version(e)}" for e in engines) + " |")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true", help="put the questions to tinyattn alone")
+    engines = ["tinyattn"] if parser.parse_args().small else [e for e in PRELUDE if importlib.util.find_spec(e)]
+    print("| probe | " + " | ".join(f"{e} {version(e)}" for e in engines) + " |")
     print("|---|" + "---|" * len(engines))
     for probe in PROBES:
         print(f"| {probe} | " + " | ".join(ask(e, probe) for e in engines) + " |", flush=True)

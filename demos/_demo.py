@@ -161,7 +161,10 @@ class Demo:
 
 
 def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
-    """Parse the command line, call main(demo), list the pictures. options: further ones, by default: steps=300."""
+    """Parse the command line, call main(demo), list the pictures.
+
+    options: further ones, by default: steps=300; sentence=None is an argument that may be given, without a name.
+    """
     name = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(prog=f"{name}.py", description=doc,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
@@ -169,6 +172,9 @@ def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
     parser.add_argument("--quick", action="store_true", help="a smaller form, in seconds")
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER", help="for pictures (default out/)")
     for key, default in options.items():
+        if default is None:
+            parser.add_argument(key, nargs="?")
+            continue
         parser.add_argument(f"--{key.replace('_', '-')}", type=type(default), default=default,
                             help="default: %(default)s")  # fmt: skip
     demo = Demo(name, parser.parse_args())

@@ -99,6 +99,8 @@ def test_a_float_mask_is_added():
     Q, K, V = qkv()
     bias = RNG.normal(size=(N, M))
     np.testing.assert_allclose(ta.scaled_dot_product_attention(Q, K, V, bias).numpy(), plain(Q, K, V, bias=bias)[0])
+    Q = np.rint(Q).astype(int)
+    np.testing.assert_allclose(ta.scaled_dot_product_attention(Q, K, V, bias).numpy(), plain(Q, K, V, bias=bias)[0])
 
 
 def test_scale():
@@ -150,6 +152,25 @@ def test_a_key_for_nobody_cannot_matter(bad):
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
     assert (results[1][2][:, 3] == 0).all()
+
+
+def test_a_query_for_nobody_cannot_matter():
+    Q, K, V = (ta.Tensor(x, requires_grad=True) for x in qkv())
+    Q.data[2] = np.nan
+    allowed = np.ones((N, M), bool)
+    allowed[2] = False
+    for f in (ta.scaled_dot_product_attention, ta.attention.fused_attention):
+        out = f(Q, K, V, allowed)
+        gradients = ta.grad(out, (Q, K, V), RNG.normal(size=out.shape))
+        assert all(np.isfinite(g.numpy()).all() for g in gradients) and (gradients[0].numpy()[2] == 0).all()
+
+
+def test_empty_sequences_and_widths():
+    for n, m, dk, dv in [(0, 7, 3, 4), (5, 0, 3, 4), (5, 7, 0, 4), (5, 7, 3, 0)]:
+        leaves = [ta.Tensor(x, requires_grad=True) for x in qkv(n=n, m=m, dk=dk, dv=dv)]
+        out = ta.scaled_dot_product_attention(*leaves)
+        assert out.shape == (n, dv)
+        assert [g.shape for g in ta.grad(out.sum(), leaves)] == [t.shape for t in leaves]
 
 
 def test_padding_with_nan_in_one_sequence_only():
@@ -206,6 +227,9 @@ def test_show_mask(capsys):
     assert ta.show_mask(np.array([[0.0, -np.inf]])) == "■ ·"
     assert ta.show_mask(ta.padding_mask([1, 2], 2)) == "■ ·\n\n■ ■"
     assert ta.show_mask(ta.Tensor([[0.0, -np.inf]])) == "■ ·"
+    for bad in (np.tri(3), np.ones((2, 2), int)):
+        with pytest.raises((TypeError, ValueError), match=r"astype\(bool\)"):
+            ta.show_mask(bad)
 
 
 # --- refusals ----------------------------------------------------------------------------------------

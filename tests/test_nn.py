@@ -77,7 +77,8 @@ def test_state_dict_is_a_copy_and_survives_a_round_trip():
     [
         (lambda s: s.pop("first.bias"), "missing first.bias; unexpected none"),
         (lambda s: s.update(extra=np.ones(2)), "missing none; unexpected extra"),
-        (lambda s: s.update(shift=np.ones(3)), r"shift \(3,\) for \(2,\)"),
+        (lambda s: s.update(shift=np.ones(3)), r"shift \(3,\) float64 for \(2,\)"),
+        (lambda s: s.update(shift=np.array(["a", "b"])), r"shift \(2,\) <U1"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(spoil, message):
@@ -123,6 +124,8 @@ def test_astype_makes_everything_float32_and_refuses_integers():
     assert logits.dtype == np.float32
     ta.cross_entropy(logits, np.array([[2, 3, 4]])).backward()
     assert {p.grad.dtype for p in model.parameters()} == {np.dtype(np.float32)}
+    assert model.astype(float) is model
+    assert {(p.dtype, p.grad) for p in model.parameters()} == {(np.dtype(float), None)}
     with pytest.raises(TypeError, match="floating"):
         model.astype(int)
 
@@ -148,6 +151,15 @@ def test_copies_are_independent():
 def test_a_module_without_forward_says_so():
     with pytest.raises(NotImplementedError, match="Module has no forward"):
         nn.Module()(1)
+
+
+def test_layers_start_as_documented():
+    linear = nn.Linear(4, 1000, rng=0)
+    for p in linear.weight, linear.bias:
+        assert 0.49 < np.abs(p.numpy()).max() <= 0.5  # uniform within ±1/√in_features
+        assert p.numpy().std() == pytest.approx(0.5 / np.sqrt(3), rel=0.05)
+    assert nn.Embedding(500, 8, rng=0).weight.numpy().std() == pytest.approx(1, rel=0.05)
+    assert nn.Embedding(500, 8, std=0.02, rng=0).weight.numpy().std() == pytest.approx(0.02, rel=0.05)
 
 
 def test_the_same_seed_makes_the_same_model_and_no_two_layers_are_alike():
@@ -499,10 +511,10 @@ def test_wrong_ranks_and_widths_are_refused():
 
 
 def test_cross_attention_refuses_what_belongs_to_one_stream():
-    with pytest.raises(ValueError, match="cache"):
+    with pytest.raises(ValueError, match="no use for"):
         nn.MultiHeadAttention(6, 2)(normal(3, 6), normal(4, 6), cache=nn.KVCache())
-    with pytest.raises(ValueError, match="rotary"):
-        nn.MultiHeadAttention(6, 2, rotary=100.0)(normal(3, 6), normal(4, 6))
+    with pytest.raises(ValueError, match="no use for"):
+        nn.MultiHeadAttention(8, 2, rotary=100.0)(normal(3, 8), normal(4, 8))
 
 
 def test_attention_dropout_hits_weights_and_returns_them_before():
@@ -527,6 +539,17 @@ def test_any_attention_function_can_compute_the_heads():
     x = normal(3, 4, 6)
     np.testing.assert_allclose(layer(x).numpy(), nn.MultiHeadAttention(6, 2, rng=0)(x).numpy(), atol=1e-14)
     assert calls == [((3, 2, 4, 3), None, {})]
+
+
+@pytest.mark.parametrize("kv", [6, 3, 1])
+def test_the_efficient_forms_can_compute_the_heads(kv):
+    x, mask = normal(2, 5, 12), ta.padding_mask(np.array([5, 3]), 5) & ta.causal_mask(5)
+    window = functools.partial(ta.efficient.sliding_window_attention, window=2)
+    plain, flash, local = (nn.MultiHeadAttention(12, 6, num_kv_heads=kv, rng=0, **options) for options in
+                           ({}, {"attention": ta.efficient.flash_attention}, {"attention": window}))  # fmt: skip
+    np.testing.assert_allclose(flash(x, mask=mask).numpy(), plain(x, mask=mask).numpy(), atol=1e-14)
+    right = plain(x, mask=ta.sliding_window_mask(5, 2)).numpy()
+    np.testing.assert_allclose(local(x).numpy(), right, atol=1e-14)
 
 
 def test_it_works_without_a_batch_axis_and_with_several():
@@ -560,7 +583,9 @@ def test_a_decoder_block_attends_to_itself_then_to_the_context():
     assert np.all(g.numpy()[:, 2] == 0)
     spoiled = context.copy()
     spoiled[1, 2:] = np.nan
-    np.testing.assert_array_equal(block(x, spoiled, mask=causal, context_mask=padding).numpy(), out.numpy())
+    clean, same = (block(x, c, mask=causal, context_mask=padding).numpy() for c in (context, spoiled))
+    np.testing.assert_array_equal(same, clean)
+    np.testing.assert_allclose(out.numpy(), clean, atol=1e-13)
 
 
 def test_a_block_says_whether_it_wants_a_context():
@@ -654,11 +679,28 @@ def test_generate_repeats_with_its_seed_and_draws_from_the_softmax():
     assert set(model.generate(ids, 1, top_k=2, rng=3)[:, 1]) == set(allowed)
 
 
+def test_dropout_of_everything_leaves_the_residual_stream():
+    x = normal(3, 4)
+    block = randomise(nn.TransformerBlock(4, 2, dropout=1.0, rng=0))
+    np.testing.assert_array_equal(block(x).numpy(), x)
+    block = randomise(nn.TransformerBlock(4, 2, dropout=1.0, pre_norm=False, rng=0))
+    np.testing.assert_array_equal(block(x).numpy(), block.norm2(block.norm1(x)).numpy())
+
+
 def test_generate_records_nothing_and_rests_dropout_and_restores_training():
     model = nn.GPT(5, 8, 8, 2, 1, dropout=0.5, rng=0)
+    forward, recorded = model.forward, []
+
+    def spy(*args, **options):
+        out = forward(*args, **options)
+        recorded.append(out.requires_grad)
+        return out
+
+    model.forward = spy
     ids = np.zeros((2, 1), int)
     np.testing.assert_array_equal(model.generate(ids, 5, temperature=0), model.generate(ids, 5, temperature=0))
     assert all(m.training for m in model.modules())
+    assert not any(recorded)
 
 
 def test_stream_yields_what_generate_returns():

@@ -57,9 +57,9 @@ SOFTMAXES = {"softmax": ta.softmax, "log_softmax": ta.log_softmax}
 
 
 def values(shape, seed=0):
-    """Distinct values at least 0.01 apart: no ties, no kinks within a step."""
-    x = np.random.default_rng(seed).permutation(int(np.prod(shape))) * 0.05 - 0.6 + 0.013
-    return x.reshape(shape)
+    """Distinct values of both signs, at least 0.01 apart: no ties, no kinks within a step."""
+    n = int(np.prod(shape))
+    return ((np.random.default_rng(seed).permutation(n) - n // 2) * 0.05 + 0.013).reshape(shape)
 
 
 def check(f, *arrays):
@@ -170,6 +170,8 @@ def test_getitem_basic(index):
         values((3, 4, 2)) > 0,
         (values((3, 4)) > 0, 1),
         (None, np.array([1, 1]), slice(None, None, -1)),
+        (slice(None), (0, 0)),
+        ((0, 0),),
         np.int64(1),
         np.array([], int),
     ],
@@ -260,6 +262,32 @@ def test_einsum(case):
     check(lambda *t: ta.einsum(subscripts, *t), *xs)
 
 
+def test_einsum_with_a_stretched_letter():
+    check(lambda x, y: ta.einsum("ij,jk->ik", x, y), values((2, 1)), values((3, 4), 1))
+
+
+def test_axes_that_are_not_there():
+    for f in (ta.sum, ta.mean, ta.max, ta.prod, ta.softmax):
+        with pytest.raises(ValueError, match="axis 5"):
+            f(values((2, 3)), 5)
+    with pytest.raises(ValueError, match="axis 7"):
+        ta.split(values((2, 3)), 2, axis=7)
+    x = ta.Tensor(3.0, requires_grad=True)
+    for f in (ta.sum, ta.mean, ta.prod):  # NumPy lets axis 0 of a number pass
+        assert ta.grad(f(x, axis=0), x)[0] == 1
+    assert ta.softmax(x).item() == 1
+
+
+def test_axes_are_the_tensors_own():
+    x, axes = ta.Tensor(values((3, 3)), requires_grad=True), [1, 0]
+    y = x.transpose(axes)
+    axes.reverse()
+    c = values((3, 3), 1)
+    np.testing.assert_array_equal(ta.grad(y, x, c)[0].numpy(), c.T)
+    assert ta.transpose([1.0, 2.0], 0).shape == (2,)
+    check(lambda t: ta.concatenate([t, t * 2.0], axis=None), values((2, 3)))
+
+
 def test_einsum_with_wrong_operands():
     with pytest.raises(ValueError, match="names 2 operands, got 1"):
         ta.einsum("ij,jk->ik", np.ones((2, 2)))
@@ -311,5 +339,64 @@ def test_empty_tensors():
     for y in (ta.exp(x), x @ np.ones((3, 2)), ta.softmax(x), ta.concatenate([x, x]), x.reshape(3, 0), x * x, x[:, :1]):
         (dx,) = ta.grad(y.sum(), x)
         assert dx.shape == (0, 3)
+    for a, b in [((3, 0), (0, 5)), ((3, 4), (4, 0)), ((0,), (0,)), ((2, 3, 0), (0, 5))]:
+        y, z = ta.Tensor(np.zeros(a), requires_grad=True), ta.Tensor(np.zeros(b), requires_grad=True)
+        assert [g.shape for g in ta.grad((y @ z).sum(), (y, z))] == [a, b]
     with np.errstate(all="raise"):
         assert np.isnan(ta.mean(x).item()) and np.isnan(ta.var(x).item())
+
+
+# --- the tests above bite: a corrupted rule is caught --------------------------------------------------
+
+ONE, TWO = (values((3, 4)),), (values((3, 4)), values((3, 4), 1) + 0.021)
+POSITIVE = (np.abs(values((3, 4))) + 0.5, np.abs(values((3, 4), 1)) + 0.521)
+USES = {
+    **{getattr(ops, n): (UNARY[n][0], ONE) for n in ("exp", "sin", "cos", "tanh", "sigmoid", "negative", "positive")},
+    **{getattr(ops, n): (UNARY[n][0], POSITIVE[:1]) for n in ("log", "sqrt", "relu", "abs", "astype")},
+    **{getattr(ops, n): (BINARY[n][0], POSITIVE) for n in BINARY},
+    **{getattr(ops, n): (lambda x, f=REDUCTIONS[n][0]: f(x, -1), ONE) for n in REDUCTIONS if n != "prod"},
+    **{getattr(ops, n): (SOFTMAXES[n], ONE) for n in SOFTMAXES},
+    ops.masked_fill: (lambda x, v: ta.masked_fill(x, x.numpy() > 0, v), TWO),
+    ops._matmul: (lambda x, y: x @ y.mT, TWO),
+    ops._mT: (lambda x: x.mT, ONE),
+    ops.reshape: (lambda x: x.reshape(-1), ONE),
+    ops._transpose: (lambda x: x.T, ONE),
+    ops.swapaxes: (lambda x: x.swapaxes(0, 1), ONE),
+    ops.expand_dims: (lambda x: ta.expand_dims(x, 1), ONE),
+    ops.squeeze: (lambda x: x[:1].squeeze(), ONE),
+    ops.broadcast_to: (lambda x: ta.broadcast_to(x, (5, 3, 4)), ONE),
+    ops._getitem: (lambda x: x[[0, 0, 2]], ONE),
+    ops._concatenate: (lambda x, y: ta.concatenate([x, y * 2.0]), TWO),
+    ops._einsum: (lambda x, y: ta.einsum("ij,kj->ik", x, y), TWO),
+}
+CORRUPTIONS = {
+    "off by 1 %": lambda dx: dx * 1.01,
+    "shifted": lambda dx: dx + 0.01,
+    "twice": lambda dx: dx * 2.0,
+    "lost": lambda dx: dx * 0.0,
+}
+
+
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
+@pytest.mark.parametrize("function", USES, ids=lambda f: f.__name__)
+def test_a_corrupted_rule_is_caught(function, corruption, monkeypatch):
+    f, inputs = USES[function]
+
+    def corrupted(rule):
+        return lambda *args, **params: CORRUPTIONS[corruption](rule(*args, **params))
+
+    for i, rule in enumerate(function.rules or [function.each]):
+        if rule is not None:
+            with monkeypatch.context() as patch:
+                if function.each:
+                    patch.setattr(function, "each", corrupted(rule))
+                else:
+                    patch.setattr(function, "rules", (*function.rules[:i], corrupted(rule), *function.rules[i + 1 :]))
+                with pytest.raises(ta.GradcheckError):
+                    ta.gradcheck(f, list(inputs))
+    assert ta.gradcheck(f, list(inputs))
+
+
+def test_every_rule_is_among_them():
+    with_rules = {f for f in vars(ops).values() if hasattr(f, "rules")}
+    assert with_rules - set(USES) == {ops._scatter}  # getitem's second derivative, checked by gradgradcheck

@@ -134,6 +134,8 @@ def test_backward_of_a_leaf_and_of_a_constant():
     x = ta.Tensor(2.0, requires_grad=True)
     x.backward()
     assert x.grad.item() == 1
+    x.backward()
+    assert x.grad == 2 and x.grad.data.shape == ()
     with pytest.raises(RuntimeError, match="requires_grad=True"):
         ta.Tensor(2.0).backward()
 
@@ -180,6 +182,10 @@ def test_grad_stops_at_its_inputs_even_where_their_own_graph_is_gone():
     np.testing.assert_allclose(dh.numpy(), 2 * h.numpy())
     with pytest.raises(RuntimeError, match="released"):
         ta.grad((h * h).sum(), x)
+    h = x * x
+    first, second = (h * h).sum(), (h * 3.0).sum()
+    ta.grad(first, h)  # does not go behind h,
+    second.backward()  # so that is still there
 
 
 def test_second_and_third_derivatives():
@@ -215,27 +221,40 @@ def test_changed_data_never_gives_a_mixed_gradient():
     y = (x * x).sum()
     with pytest.raises(ValueError, match="read-only"):
         held[0] = 100.0
-    x.data[0] = 100.0  # a fresh copy: the graph keeps what it read
+    x.data[0] = 100.0  # a fresh copy: the graph keeps what it read, and sees that x is not that any more
     assert x.numpy()[0] == 100
+    with pytest.raises(RuntimeError, match="changed after"):
+        y.backward()
+    assert x.grad is None
+    x.data = before
     y.backward()
     np.testing.assert_allclose(x.grad.numpy(), 2 * before)
 
 
 def test_rebound_data_never_gives_a_mixed_gradient():
     x = leaf(3)
-    before = x.numpy()
     y = (x * x).sum()
-    x.data = before + 1
-    y.backward(retain_graph=True)
-    np.testing.assert_allclose(x.grad.numpy(), 2 * before)
-    with pytest.raises(RuntimeError, match="changed after the graph read it"):
-        ta.grad(y, x, create_graph=True)
+    x.data = x.numpy() + 1
+    for create_graph in (False, True):
+        with pytest.raises(RuntimeError, match="changed after"):
+            ta.grad(y, x, create_graph=create_graph)
 
 
-def test_reading_data_does_not_disturb_second_derivatives():
+def test_views_taken_before_cannot_reach_the_graph():
     x = leaf(3)
-    y = (x**3).sum()
-    assert x.data.shape == (3,)
+    before = x.numpy()
+    view, memory = x.data.reshape(-1)[1:], memoryview(x.data)
+    y = (x * x).sum()
+    view[0], memory[0] = 100.0, 100.0
+    y.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * before)
+
+
+def test_reading_data_disturbs_nothing():
+    x = leaf(3)
+    h = x * 1.0
+    y = (h**3).sum()
+    assert x.data.shape == h.data.shape == (3,)
     (first,) = ta.grad(y, x, create_graph=True)
     (second,) = ta.grad(first.sum(), x)
     np.testing.assert_allclose(second.numpy(), 6 * x.numpy())
@@ -244,15 +263,20 @@ def test_reading_data_does_not_disturb_second_derivatives():
 def test_results_and_views_are_protected_too():
     x = leaf(2, 3)
     e = ta.exp(x)
-    y = e.sum()
+    assert e.data.shape == (2, 3)  # handed out before it is used: locked all the same
+    y = (e * e).sum()
     e.data[0, 0] = 100.0
-    y.backward()
-    np.testing.assert_allclose(x.grad.numpy(), np.exp(x.numpy()))
+    with pytest.raises(RuntimeError, match="changed after"):
+        y.backward()
 
     with ta.no_grad():
         view = x.reshape(6)
     x.data[0, 0] = 100.0
     assert view.numpy()[0] != 100
+
+    same = x.squeeze()
+    same.data[0, 0] = 7.0
+    assert x.numpy()[0, 0] == 100
 
     detached = x.detach()
     x.data[0, 1] = 100.0
@@ -340,6 +364,7 @@ def test_repr_is_one_line_and_says_what_matters():
     assert "1 not finite" in repr(ta.Tensor([1.0, np.inf]))
     assert "from exp" in repr(ta.exp(x))
     assert "\n" not in repr(ta.Tensor(np.zeros((0, 3))))
+    assert f"{ta.Tensor([2.5]):.2f}" == "2.50" and f"{ta.Tensor(2.5)}" == repr(ta.Tensor(2.5))
 
 
 def test_small_protocols():
@@ -352,6 +377,7 @@ def test_small_protocols():
     np.testing.assert_array_equal(x == x, True)
     np.testing.assert_array_equal(x < x, False)
     np.testing.assert_array_equal(x.numpy() <= x, True)
+    assert ta.Tensor(2.0) == pytest.approx(2.0) and ta.Tensor(2.0) != "a"
     x.grad = np.ones((2, 3))
     assert isinstance(x.grad, ta.Tensor)
     with pytest.raises(ValueError, match="shape"):
@@ -379,6 +405,14 @@ def test_no_grad_as_context_and_decorator():
         return f(n - 1) if n else ta.exp(x)
 
     assert not f(3).requires_grad
+    @ta.no_grad
+    def bare():
+        return ta.exp(x)
+
+    assert not bare().requires_grad
+    once = ta.no_grad()
+    with once, once:
+        pass
     with pytest.raises(ZeroDivisionError), ta.no_grad():
         raise ZeroDivisionError
     assert ta.exp(x).requires_grad
@@ -396,6 +430,9 @@ def test_arrays_on_the_left():
     np.testing.assert_allclose(dt.numpy(), a.T @ np.ones((3, 3)))
     with pytest.raises(TypeError, match=r"a = a \+ t"):
         a += t
+    t.sum().backward()
+    t.data -= 0.5 * t.grad  # no operand needs a gradient: nothing is lost
+    np.add(a, t.grad, out=a)
 
 
 def test_numpy_functions_differentiate():
@@ -486,6 +523,12 @@ def test_errors_name_the_op_and_the_shapes():
         ta.softmax(leaf(2), axis=3)
     with pytest.raises(TypeError, match="unexpected keyword"):
         ta.exp(leaf(2), axis=3)
+    with pytest.raises(TypeError, match="too many positional"):
+        ta.softmax(leaf(2), -1, 7)
+    with pytest.raises(TypeError, match="multiple values"):
+        ta.sum(leaf(2), 0, axis=0)
+    with pytest.raises(ValueError, match="axis 5"):
+        leaf(2).sum(axis=5)
 
 
 def test_inputs_may_be_given_by_keyword():

@@ -1,5 +1,11 @@
 """tinyattn: attention down to its last derivative, in NumPy. Read tensor.py first, then ops.py."""
 
+from typing import Any
+
+import numpy as _numpy
+
+from . import efficient as efficient
+from . import interop as interop
 from . import nn as nn
 from . import optim as optim
 from .attention import *
@@ -10,3 +16,15 @@ from .nn import load as load
 from .nn import save as save
 from .ops import *
 from .tensor import *
+
+# glibc hands freed memory back to the system beyond twice the largest block that it has seen freed, and then the
+# arrays of each training step are faulted in anew, for up to a third of its time. One such block, never touched:
+_numpy.empty(2**25 - 2**14, _numpy.uint8)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "check":  # a package that can be called, ta.check(function), and that few programs need
+        from importlib import import_module
+
+        return import_module("tinyattn.check")
+    raise AttributeError(f"module 'tinyattn' has no attribute {name!r}")

@@ -267,7 +267,7 @@ def _details(x: Any, show: str, slope: Array | None) -> list[str]:
     elif slope is not None and slope.size:
         zeros = np.mean(slope == 0)
         rows.append(f"grad {_typical(slope):.1e}" if zeros < 1 else "grad 0")
-        rows += [f"{zeros:.0%} are 0"] if 0 < zeros < 1 else []
+        rows += [f"{zeros:.0%} are 0"] if 0.005 <= zeros < 1 else []
     return [f'<FONT POINT-SIZE="10">{row}</FONT>' for row in rows]
 
 

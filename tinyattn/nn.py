@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from .attention import causal_mask, scaled_dot_product_attention
+from .attention import causal_mask, fused_attention
 from .functional import dropout, embedding, gelu, layer_norm, linear, rms_norm, rotary
-from .ops import concatenate, expand_dims, sigmoid, stack, tanh
-from .tensor import Array, Tensor, as_tensor, no_grad, region
+from .ops import concatenate, expand_dims, sigmoid, split, stack, tanh
+from .tensor import Array, Tensor, _wrap, as_tensor, no_grad, region
 
 __all__ = [
     "GPT", "GRU", "RNN", "Dropout", "Embedding", "FeedForward", "KVCache", "LayerNorm", "LearnedPositions", "Linear",
@@ -84,7 +82,7 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the parameters from arrays by name; each keeps its own dtype.
 
-        Raises ValueError on missing or unexpected names and on wrong shapes; then nothing is changed.
+        Raises ValueError on missing or unexpected names, wrong shapes and what is no number; then nothing is changed.
         """
         mine = {name: p for name, p in self._walk() if isinstance(p, Tensor)}  # shared ones under each of their names
         new = {mine[name]: np.asarray(value) for name, value in state.items() if name in mine}
@@ -93,11 +91,11 @@ class Module:
         if missing or unexpected:
             raise ValueError(f"this state does not fit {type(self).__name__}: missing {_few(missing)}; unexpected "
                              f"{_few(unexpected)}. Was it saved from a model with the same options?")  # fmt: skip
-        wrong = [f"{name} {np.shape(state[name])} for {p.shape}" for name, p in mine.items()
-                 if name in state and np.shape(state[name]) != p.shape]  # fmt: skip
+        wrong = [f"{name} {a.shape} {a.dtype} for {p.shape}" for name, p in mine.items()
+                 if (a := new[p]).shape != p.shape or a.dtype.kind not in "fiub"]  # fmt: skip
         if wrong:
-            raise ValueError(f"this state does not fit {type(self).__name__}: shapes {_few(wrong)}. Was it saved from "
-                             "a model of another size?")  # fmt: skip
+            raise ValueError(f"this state does not fit {type(self).__name__}: {_few(wrong)}. Was it saved from a model "
+                             "of another size?")  # fmt: skip
         for p, array in new.items():
             p.data = array.astype(p.dtype)
 
@@ -137,7 +135,9 @@ def _few(names: list[str]) -> str:
 
 
 def _parameter(values: Any, name: str) -> Tensor:
-    return Tensor(values, requires_grad=True, name=name)
+    p = _wrap(values, name)
+    p.requires_grad = True
+    return p
 
 
 # --- maps, norms, dropout -----------------------------------------------------------------------------
@@ -312,13 +312,15 @@ class MultiHeadAttention(Module):
 
     num_kv_heads: fewer heads for keys and values, each shared by h / num_kv_heads queries' heads (Ainslie et al. 2023).
     rotary: base of rotary positions (10000.0, say), see `ta.rotary`; None: none.
-    attention: what computes each head, called as attention(Q, K, V, mask=…), mask only where there is one.
+    attention: what computes each head, called as attention(Q, K, V, mask=…), mask only where there is one:
+        `scaled_dot_product_attention` to see its steps in a drawn graph, or one of ta.efficient, whose other arguments
+        functools.partial sets.
     Head i owns the features i·dk … (i + 1)·dk - 1 of each projection.
     """
 
     def __init__(self, d_model: int, num_heads: int, *, num_kv_heads: int | None = None, bias: bool = True,
                  dropout: float = 0.0, rotary: float | None = None,
-                 attention: Callable[..., Any] = scaled_dot_product_attention, rng: Rng = None) -> None:  # fmt: skip
+                 attention: Callable[..., Any] = fused_attention, rng: Rng = None) -> None:  # fmt: skip
         kv = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or d_model % num_heads:
             fits = [h for h in range(1, d_model + 1) if d_model % h == 0]
@@ -333,6 +335,8 @@ class MultiHeadAttention(Module):
         self.k_proj = Linear(d_model, d_kv, bias, rng=rng)
         self.v_proj = Linear(d_model, d_kv, bias, rng=rng)
         self.out_proj = Linear(d_model, d_model, bias, rng=rng)
+        for letter, part in zip("qkvo", (self.q_proj, self.k_proj, self.v_proj, self.out_proj)):
+            part.weight.name = f"W{letter}"  # as the paper and the drawings call them
         self.num_heads, self.num_kv_heads = num_heads, kv
         self.dropout, self.rotary, self.attention, self.rng = dropout, rotary, attention, rng
 
@@ -526,10 +530,14 @@ class GPT(Module):
                 cache.clear()
                 piece = ids[:, -(self.context // 2 or 1) :]
             training = self.training
-            self.eval()
-            with no_grad():
-                logits = self(piece, cache=cache)._data[:, -1]  # (B, vocab_size)
-            self.train(training)
+            if training:
+                self.eval()
+            try:
+                with no_grad():
+                    logits = self(piece, cache=cache)._data[:, -1]  # (B, vocab_size)
+            finally:
+                if training:
+                    self.train()
             token = _draw(logits, temperature, top_k, rng)
             yield token
             piece = token[:, None]
@@ -570,9 +578,11 @@ class RNN(Module):
         B, T, _ = projected.shape
         state = Tensor(np.zeros((B, self.state.weight.shape[1]), projected.dtype)) if h is None else as_tensor(h)
         states = []
-        for t in range(T):
-            state = self.step(projected[:, t], state)
-            states.append(state)
+        stride = math.isqrt(T) or 1  # cut in two stages: a slice's gradient is as large as what it was cut from
+        for piece in split(projected, range(stride, T, stride), axis=1):
+            for t in range(piece.shape[1]):
+                state = self.step(piece[:, t], state)
+                states.append(state)
         return stack(states, axis=1)
 
 
@@ -609,20 +619,25 @@ def save(state: Any, path: str | os.PathLike[str]) -> None:
         if not isinstance(name, str) or arrays[name].dtype.kind not in "fiub":
             raise TypeError(f"{name!r} holds {arrays[name].dtype}: a state is a dictionary of names and number arrays")
     _check_suffix(path)
-    handle, temporary = tempfile.mkstemp(suffix=path.suffix, dir=path.parent)
-    os.close(handle)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         if path.suffix == ".npz":
-            with zipfile.ZipFile(temporary, "w") as archive:
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                        np.lib.format.write_array(file, array, allow_pickle=False)
+            _write_npz(arrays, part)
         else:
-            _safetensors().save_file(arrays, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+            _safetensors().save_file(arrays, part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_npz(arrays: dict[str, Array], path: Path) -> None:
+    """As np.savez, which would take the names 'file' and 'allow_pickle' for its own arguments."""
+    import zipfile
+
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Array]:

@@ -3,8 +3,11 @@
 A rule gets g = dL/d(out), the result `out`, the inputs and the parameters, and returns g's share of its input.
 Three things that a rule need not care for:
 - Broadcasting. Where an input was stretched, the engine sums the share back to the input's shape.
-- What it is given. Rules use operators, methods and np.functions, which work on arrays and on Tensors alike.
+- What it is given. Rules use operators, methods and np.functions, which work on arrays and on Tensors alike (what
+  NumPy does not have goes through `_like`).
 - Whether it is needed. It is called only for inputs that want a gradient.
+
+The ops have NumPy's names, so sum, max, min and abs hide Python's own in this file: those are `builtins.sum` here.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,7 +73,9 @@ def power(x: Array, y: Array) -> Value:
 
 def _less_one(y: Any) -> Any:
     """y - 1, but 1 where y = 0: there dx = g · 0 · x is 0 even at x = 0, where x^-1 would make it NaN."""
-    return np.where(y == 0, 1.0, y - 1) if hasattr(y, "shape") else y - 1 if y != 0 else 1
+    if isinstance(y, (int, float)):  # stays a Python number, which leaves float32 at float32
+        return y - 1 if y else 1
+    return np.where(y == 0, 1.0, y - 1)
 
 
 @op(lambda g, out, x: -g)
@@ -93,7 +99,7 @@ def _matmul(x: Array, y: Array) -> Value:
 
 def _flat(x: Any) -> Any:
     """Leading axes as more rows: then Xᵀ G sums over them in one product, without a copy of dY for each."""
-    return x.reshape(-1, x.shape[-1])
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def matmul(x: Any, y: Any) -> Tensor:
@@ -181,21 +187,22 @@ def astype(x: Array, dtype: Any) -> Value:
 # --- choices -----------------------------------------------------------------------------------------
 
 
-@op(lambda g, out, x, y: g * _share(x > y, x == y, g),
-    lambda g, out, x, y: g * _share(y > x, x == y, g))  # fmt: skip
+@op(lambda g, out, x, y: g * _win(x > y, x == y, g),
+    lambda g, out, x, y: g * _win(y > x, x == y, g))  # fmt: skip
 def maximum(x: Array, y: Array) -> Value:
     """The larger of x and y, element by element.   g goes to the larger; half each where they are equal"""
     return np.maximum(x, y)
 
 
-@op(lambda g, out, x, y: g * _share(x < y, x == y, g),
-    lambda g, out, x, y: g * _share(y < x, x == y, g))  # fmt: skip
+@op(lambda g, out, x, y: g * _win(x < y, x == y, g),
+    lambda g, out, x, y: g * _win(y < x, x == y, g))  # fmt: skip
 def minimum(x: Array, y: Array) -> Value:
     """The smaller of x and y, element by element.   g goes to the smaller; half each where they are equal"""
     return np.minimum(x, y)
 
 
-def _share(wins: Any, ties: Any, g: Any) -> Any:
+def _win(wins: Any, ties: Any, g: Any) -> Any:
+    """1 where this input won, ½ where both are equal."""
     return (wins + ties / 2).astype(g.dtype)
 
 
@@ -259,7 +266,7 @@ def min(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
 def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Π x over axis, by multiplying halves: no division, so its derivatives hold where factors are 0."""
     x = as_tensor(x)
-    axes = _axes(x, axis)
+    axes = _axes(x, axis if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, builtins.max(x.ndim, 1)))
     kept = tuple(i for i in range(x.ndim) if i not in axes)
     last = x.transpose(kept + axes).reshape(*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes))
     while (n := last.shape[-1]) > 1:
@@ -271,7 +278,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def _axes(x: Any, axis: Axis) -> tuple[int, ...]:
     """axis as counted from the front."""
-    if axis is None:
+    if axis is None or not _rank(x):
         return tuple(range(_rank(x)))
     return tuple([a % _rank(x) for a in (axis if isinstance(axis, tuple) else (axis,))])
 
@@ -308,7 +315,7 @@ def softmax(x: Array, axis: int = -1) -> Value:
     A line of nothing but -inf (all masked) gives zeros, with zero gradient.
     """
     x = _floating(x)
-    e = x - _top(x, axis)  # the largest exponent is 0: no overflow, and p is unchanged
+    e = np.asarray(x - _top(x, axis))  # the largest exponent is 0: no overflow, and p is unchanged
     np.exp(e, out=e)
     e /= np.maximum(e.sum(axis, keepdims=True), 1)  # Σ ≥ e⁰ = 1, unless all is masked and Σ = 0
     return e
@@ -354,9 +361,14 @@ def reshape(x: Array, shape: int | tuple[int, ...]) -> Value:
 
 
 @op(lambda g, out, x, axes: g.transpose(None if axes is None else _inverse(axes, x.ndim)))
-def transpose(x: Array, axes: Sequence[int] | None = None) -> Value:
-    """Axes in another order (None: reversed).   dx = g, with the order undone"""
+def _transpose(x: Array, axes: tuple[int, ...] | None) -> Value:
+    """Axes in another order.   dx = g, with the order undone"""
     return np.transpose(x, axes)
+
+
+def transpose(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Axes in another order (None: reversed).   dx = g, with the order undone"""
+    return _transpose(x, axes if axes is None else (axes,) if isinstance(axes, int) else tuple(axes))
 
 
 def _inverse(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
@@ -384,7 +396,7 @@ def expand_dims(x: Array, axis: int | tuple[int, ...]) -> Value:
 @op(lambda g, out, x, axis: g.reshape(x.shape))
 def squeeze(x: Array, axis: Axis = None) -> Value:
     """Without axes of length 1 (None: all of them).   dx = g, with them"""
-    return np.squeeze(x, axis)
+    return np.squeeze(x, axis)[...]  # a view also where there is nothing to squeeze
 
 
 @op(lambda g, out, x, shape: g)
@@ -413,13 +425,14 @@ def _scatter(x: Array, shape: tuple[int, ...], index: Any) -> Value:
 def _is_basic(index: Any) -> bool:
     """Whether index takes no element twice: integers, slices, None, …, and boolean masks."""
     parts = index if isinstance(index, tuple) else (index,)
-    return all(not hasattr(i, "dtype") or i.dtype == bool or i.ndim == 0 for i in parts)
+    simple = (int, np.integer, slice, type(None), type(...))
+    return all(isinstance(i, simple) or (hasattr(i, "dtype") and i.dtype.kind == "b") for i in parts)
 
 
 def _own(index: Any) -> Any:
     """An index that nobody else can change: arrays copied, tensors and lists made arrays."""
     if isinstance(index, tuple):
-        return tuple(_own(i) for i in index)
+        return tuple(np.array(i) if isinstance(i, tuple) else _own(i) for i in index)
     if isinstance(index, Tensor):
         return index.numpy()
     return np.array(index) if isinstance(index, (list, np.ndarray)) else index
@@ -443,8 +456,10 @@ def _along(axis: int, xs: Sequence[Any], i: int) -> Any:
     return (slice(None),) * (axis % xs[0].ndim) + (piece,)
 
 
-def concatenate(arrays: Sequence[Any], axis: int = 0) -> Tensor:
-    """Arrays joined end to end along an axis they have.   dxᵢ = the piece of g where xᵢ went"""
+def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """Arrays joined end to end along an axis they have (None: flattened first).   dxᵢ = the piece of g where xᵢ went"""
+    if axis is None:
+        arrays, axis = [as_tensor(x).reshape(-1) for x in arrays], 0
     return _concatenate(*arrays, axis=axis)
 
 
@@ -456,13 +471,14 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
 def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """x cut along axis into equal sections, or at the given positions: views by getitem."""
     x = as_tensor(x)
+    axis = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
     n = x.shape[axis]
     if isinstance(sections, int):
         if n % sections:
             raise ValueError(f"axis {axis} of shape {x.shape} cannot be cut into {sections} equal sections")
         sections = range(n // sections, n, n // sections) if n else [0] * (sections - 1)
     cuts = [0, *sections, n]
-    lead = (slice(None),) * (axis % x.ndim)
+    lead = (slice(None),) * axis
     return [x[(*lead, slice(a, b))] for a, b in itertools.pairwise(cuts)]
 
 
@@ -490,7 +506,8 @@ def _einsum_share(i: int, g: Any, xs: Sequence[Any], subscripts: str) -> Any:
             operands, terms, mine = [*operands, np.ones(n, g.dtype)], [*terms, c], mine + c
         else:
             mine += c
-    return np.einsum(",".join(terms) + "->" + mine, *operands)
+    share = np.einsum(",".join(terms) + "->" + mine, *operands)
+    return np.broadcast_to(share, np.broadcast_shapes(share.shape, xs[i].shape))  # a letter of length 1 was stretched
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -526,8 +543,8 @@ def _swapped(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda self, other: function(other, self)
 
 
-def _ufunc_on_values(ufunc: np.ufunc) -> Callable[..., Any]:
-    return lambda self, other: ufunc(self.detach(), other)
+def _on_values(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda self, other: compare(self._data, other._data if isinstance(other, Tensor) else other)
 
 
 for _function in (exp, log, sqrt, sin, cos, tanh, sigmoid, relu, abs, maximum, minimum, sum, mean, var, max, min,
@@ -547,6 +564,5 @@ for _name, _function in {"add": add, "sub": subtract, "mul": multiply, "truediv"
     setattr(Tensor, f"__{_name}__", _function)
     setattr(Tensor, f"__r{_name}__", _swapped(_function))
 
-for _name, _ufunc in {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-                      "ge": np.greater_equal}.items():  # fmt: skip  # to boolean arrays, which have no gradient
-    setattr(Tensor, f"__{_name}__", _ufunc_on_values(_ufunc))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):  # to boolean arrays, which have no gradient
+    setattr(Tensor, f"__{_name}__", _on_values(getattr(operator, _name)))

@@ -39,13 +39,20 @@ _clock = itertools.count(1)
 class no_grad(ContextDecorator):
     """Inside `with no_grad():`, or in a function it decorates, nothing is recorded: faster, and no memory kept."""
 
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        self = super().__new__(cls)
+        self._tokens = []
+        return self if function is None else self(function)  # @no_grad is @no_grad()
+
+    _tokens: list[Any]
+
     def __enter__(self) -> None:
-        self._token = _recording.set(False)
+        self._tokens.append(_recording.set(False))
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        _recording.reset(self._token)
+        _recording.reset(self._tokens.pop())
 
-    def _recreate_cm(self) -> no_grad:  # a decorated function may call itself: one token each
+    def _recreate_cm(self) -> Any:  # a decorated function may run in several threads: tokens of their own
         return no_grad()
 
 
@@ -96,19 +103,21 @@ class Tensor:
     requires_grad: whether `backward()` should compute d(output)/d(this) into `.grad`.
     name: shown in drawings and error messages.
 
-    A graph never sees its values change: once an op has read an array, the array is locked, and `.data`
-    hands out a fresh copy to write to (copy on write).
+    A graph never sees its values change: once an op has read an array it is locked, also where `.data` has handed
+    it out before, and `.data` hands out a fresh copy to write to (copy on write).
     """
 
-    __slots__ = ("__weakref__", "_data", "_grad", "_needs", "_node", "name")
+    __slots__ = ("__weakref__", "_data", "_grad", "_lent", "_needs", "_node", "name")
     _data: Array
     _grad: Tensor | None
+    _lent: bool
     _needs: bool
     _node: Node | None
     name: str | None
 
     def __init__(self, data: Any, requires_grad: bool = False, *, name: str | None = None) -> None:
         self._data = _numeric(data._data if isinstance(data, Tensor) else data)
+        self._lent = False
         self._node = None
         self._needs = False
         self._grad = None
@@ -119,9 +128,10 @@ class Tensor:
 
     @property
     def data(self) -> Array:
-        """The values, yours to write to. What a graph has already read stays as it was."""
+        """The values, yours to write to. What a graph has already read stays as it was, and backward() will notice."""
         if not self._data.flags.writeable:
             self._data = self._data.copy()
+        self._lent = True
         return self._data
 
     @data.setter
@@ -132,7 +142,16 @@ class Tensor:
                              "optimisers rely on the shape. Make a new Tensor instead.")  # fmt: skip
         if self._needs and new.dtype.kind != "f":
             raise TypeError(f"new data is {new.dtype}, but this tensor requires gradients: use .astype(float)")
-        self._data = new
+        self._data, self._lent = new, False
+
+    def _locked(self) -> Array:
+        """The array, not to be written to any more. Where it was handed out, views of it may be about, which no lock
+        reaches: those are left to their owner, with a copy for us."""
+        self._data.setflags(write=False)
+        if self._lent:
+            self._data, self._lent = self._data.copy(), False
+            self._data.setflags(write=False)
+        return self._data
 
     @property
     def requires_grad(self) -> bool:
@@ -177,8 +196,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same values as a tensor that needs no gradient: a constant from here on."""
-        self._data.flags.writeable = False
-        return _wrap(self._data, self.name)
+        return _wrap(self._locked(), self.name)
 
     def retain_grad(self) -> None:
         """Ask `backward()` to fill `.grad` of this computed tensor too (leaves always get theirs)."""
@@ -227,6 +245,9 @@ class Tensor:
             parts += ["has grad" if self._grad is not None else "no grad yet"]
         return f"Tensor({', '.join(parts)})"
 
+    def __format__(self, spec: str) -> str:
+        return format(self._data.item(), spec) if spec and self.size == 1 else format(repr(self), spec)
+
     def __reduce__(self) -> tuple[Any, ...]:  # pickle, copy and deepcopy: a leaf; the history stays behind
         return functools.partial(Tensor, name=self.name), (self.numpy(), self._needs)
 
@@ -241,9 +262,12 @@ class Tensor:
         return self._data.astype(dtype or self.dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("out") is not None:
+        out = kwargs.get("out", ())
+        if any(isinstance(t, Tensor) for t in out) or (out and any(isinstance(t, Tensor) and t._needs for t in args)):
             raise TypeError(f"np.{ufunc.__name__} cannot write into an array what a tensor computes: the graph would "
                             "not see it. Write a = a + t instead of a += t")  # fmt: skip
+        if out:
+            return getattr(ufunc, method)(*_arrays(args), **kwargs)
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         return _from_numpy(name, getattr(ufunc, method), args, kwargs)
 
@@ -317,7 +341,7 @@ class Tensor:
                 if not create_graph:
                     g = _wrap(np.array(g))  # a copy: .grad may be written to, g may be shared
                 old = t._grad
-                t._grad = g if old is None else old + g if create_graph else _wrap(old._data + g._data)
+                t._grad = g if old is None else old + g if create_graph else _wrap(np.asarray(old._data + g._data))
 
 
 # --- ops ---------------------------------------------------------------------------------------------
@@ -340,11 +364,13 @@ def op(*rules: Rule | None, each: Rule | None = None) -> Callable[[Callable[...,
 
         @functools.wraps(forward)
         def call(*args: Any, **kwargs: Any) -> Tensor:
-            if len(args) < count:  # an input was given by keyword
+            if len(args) < count and kwargs:  # an input was given by keyword
                 args, kwargs = signature.bind(*args, **kwargs).args, {}
-            if len(names) > count:
-                kwargs = defaults | kwargs | dict(zip(names[count:], args[count:]))
-                args = args[:count]
+            if len(names) > count:  # what follows the inputs are params, which rules get by name
+                params = dict(zip(names[count:], args[count:]))
+                if len(args) > len(names) or params.keys() & kwargs.keys():
+                    signature.bind(*args, **kwargs)  # raises what Python would
+                args, kwargs = args[:count], defaults | kwargs | params
             return _apply(call, args, kwargs)
 
         vars(call).update(forward=forward, rules=rules, each=each, pullback=None)
@@ -380,7 +406,7 @@ def op_name(op: Any) -> str:
 
 def _apply(op: Any, inputs: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
     """Compute op(*inputs, **params) and, where an input needs a gradient, note how."""
-    record = False
+    record = lent = False
     arrays: list[Any] = []
     kept: list[Any] = []
     for x in inputs:
@@ -388,28 +414,35 @@ def _apply(op: Any, inputs: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
             arrays.append(x._data)
             if x._needs:
                 record = True
+            if x._lent:
+                lent = True
         else:
             if not isinstance(x, (float, int)):  # Python numbers stay as they are: they leave float32 at float32
                 x = _numeric(x)
             arrays.append(x)
         kept.append(x)
+    record = record and _recording.get()
+    if lent and record:
+        arrays = [x._locked() if isinstance(x, Tensor) else x for x in kept]
     try:
         out = op.forward(*arrays, **params)
     except (IndexError, ValueError, TypeError) as error:
-        kind = next(k for k in (IndexError, ValueError, TypeError) if isinstance(error, k))
+        kind = next(k for k in (np.exceptions.AxisError, IndexError, ValueError, TypeError) if isinstance(error, k))
         raise kind(f"ta.{op_name(op)} of {_describe(arrays, params)}: {error}") from error
     out, extra = out if op.pullback else (out, None)
     if not isinstance(out, np.ndarray):
         out = np.asarray(out)
+    if lent and not record and out.base is not None:
+        out = out.copy()  # a view of an array that is out of our hands
     result = _wrap(out)
-    record = record and out.dtype.kind == "f" and _recording.get()
+    record = record and out.dtype.kind == "f"
     if record:
         result._needs = True
         result._node = Node(op, kept, (out, *arrays), extra, params)
     if record or out.base is not None:  # values are shared from here on, with the graph or a view: lock them
         out.setflags(write=False)
         for x in kept:
-            if isinstance(x, Tensor) and x._node is None:
+            if isinstance(x, Tensor):
                 x._data.setflags(write=False)
     return result
 
@@ -418,6 +451,7 @@ def _wrap(array: Array, name: str | None = None) -> Tensor:
     """A constant tensor around an array that is ours: no copy."""
     t = Tensor.__new__(Tensor)
     t._data = array
+    t._lent = False
     t._node = None
     t._needs = False
     t._grad = None
@@ -458,7 +492,7 @@ _NOT_DIFFERENTIABLE = {
 
 def _from_numpy(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """np.f(t): ta.f where there is one; on constants NumPy's own; otherwise an error, never a lost gradient."""
-    from tinyattn import ops
+    from tinyattn import ops  # here, since ops.py imports this file
 
     if name not in _NOT_DIFFERENTIABLE:
         if name in ops.__all__:
@@ -570,6 +604,8 @@ def _age(t: Tensor) -> int:
 def _sweep(output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], retain_graph: bool,
            create_graph: bool) -> Iterator[tuple[Tensor, Any]]:  # fmt: skip
     """Yield (t, dL/dt) for the tensors of path, newest first: the chain rule, one node at a time."""
+    for t in path:
+        _check_unchanged(t, needed)
     total = {output: seed}  # gradients on their way: complete once all younger tensors have passed theirs on
     while path:
         t = path.pop()
@@ -580,13 +616,26 @@ def _sweep(output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], r
         node = t._node
         if node is None or node.inputs is None:
             continue
-        for x, dx in _shares(t, node, g, needed, create_graph):
+        shares = _shares(t, node, g, needed, create_graph)
+        for x, dx in shares:
             read = x._data
             if dx.shape != read.shape or dx.dtype != read.dtype:
                 dx = _unbroadcast(dx, x, node.op)
             total[x] = total[x] + dx if x in total else dx
-        if not (retain_graph or create_graph):
+        if shares and not (retain_graph or create_graph):
             node.release()
+
+
+def _check_unchanged(t: Tensor, needed: set[Tensor]) -> None:
+    """Raise RuntimeError where the values that t was computed from, or its own, are not the tensors' any more."""
+    inputs = t._node.inputs if t._node is not None else None
+    if t._node is None or inputs is None or not any(isinstance(x, Tensor) and x in needed for x in inputs):
+        return
+    for x, read in zip((t, *inputs), t._node.saved):
+        if isinstance(x, Tensor) and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
+            raise RuntimeError(f"the data of {x!r} changed after ta.{op_name(t._node.op)} read or wrote it, so the "
+                               "gradient would be that of other values: change data after backward(), or compute the "
+                               "output again")  # fmt: skip
 
 
 def _shares(t: Tensor, node: Node, g: Any, needed: set[Tensor], create_graph: bool) -> list[tuple[Tensor, Any]]:
@@ -594,7 +643,6 @@ def _shares(t: Tensor, node: Node, g: Any, needed: set[Tensor], create_graph: bo
     op, inputs, values, params = node.op, node.inputs or (), node.saved, node.params
     if create_graph:  # the same rules on Tensors: they record what they do
         values = (t, *inputs)
-        _check_unchanged(op, values, node.saved)
     if op.pullback:
         needs = [isinstance(x, Tensor) and x in needed for x in inputs]
         pull = functools.partial(_pull_composed, op) if create_graph else op.pullback
@@ -611,15 +659,9 @@ def _shares(t: Tensor, node: Node, g: Any, needed: set[Tensor], create_graph: bo
     return shares
 
 
-def _check_unchanged(op: Any, values: Sequence[Any], saved: Sequence[Any]) -> None:
-    for x, read in zip(values, saved):
-        if isinstance(x, Tensor) and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
-            raise RuntimeError(f"the data of an input or result of ta.{op_name(op)}, {x!r}, changed after the graph "
-                               "read it: compute the output again")  # fmt: skip
-
-
 def _pull_composed(op: Any, g: Any, out: Any, *inputs: Any, extra: Any, needs: list[bool], **params: Any) -> list[Any]:
-    """A fused op's gradient as a graph: differentiate its composed twin, on stand-ins that cut off the history."""
+    """A fused op's gradient as a graph: that of its composed twin. Each argument gets a stand-in of its own, so that in
+    f(x, x) each x gets its own share, and what lies behind x is left to the walk."""
     stand_ins = [+x if need else x for x, need in zip(inputs, needs)]
     out = op.composed(*stand_ins, **params)
     shares = iter(grad(out, [x for x, need in zip(stand_ins, needs) if need], g, create_graph=True))

@@ -1,0 +1,224 @@
+"""Multi-head attention is not redundancy: a head expresses one relation per position, so k relations take k heads.
+
+Each position of a random sequence answers k questions at once: which token stands 1, 2, 4, 7 places back? A head's
+softmax can look at one of these places; looking at two at once, it hands over the mean of both tokens, and nobody can
+tell which was which. The number of parameters does not depend on the number of heads h, as each has d_model / h of
+the features. So it is a fair race, and the outcome is a staircase: solved where h ≥ k.
+
+Below the stairs "one relation per head" is not the whole truth. Two heads give each place a pair of weights, and a
+linear map can single out every place whose pair is a corner of the hull of all pairs: more than two. But where one
+token stands at two of the places its weights add up, and it goes wrong.
+
+The other side: heads that are not needed find nothing else to do. With h = 8 and two relations, several heads look at
+the same place, and most of them can be cut out of the trained model, one at a time, without loss.
+"""
+
+import copy
+
+import _demo
+import numpy as np
+
+import tinyattn as ta
+
+BACK = (1, 2, 4, 7)  # the relations; a task of k asks for the first k
+VOCAB, N, D_MODEL, BATCH = 12, 24, 64, 32
+
+
+class OneLayer(ta.nn.Module):
+    """Embeddings, one attention layer of h heads, and a linear map to the answers to k questions."""
+
+    def __init__(self, k, num_heads, rng):
+        self.token = ta.nn.Embedding(VOCAB, D_MODEL, rng=rng)
+        self.position = ta.nn.Embedding(N, D_MODEL, rng=rng)
+        self.attention = ta.nn.MultiHeadAttention(D_MODEL, num_heads, rng=rng)
+        self.answers = ta.nn.Linear(D_MODEL, k * VOCAB, rng=rng)
+
+    def forward(self, ids):
+        x = self.token(ids) + self.position.weight  # (B, n, d) + (n, d)
+        out, weights = self.attention(x, return_weights=True)  # (B, n, d), (B, h, n, n)
+        return self.answers(out).reshape(*ids.shape, -1, VOCAB), weights  # (B, n, k, vocab)
+
+
+def batch(rng, k):
+    """Random ids (B, n); and for the positions that have all of BACK behind them, the tokens k of those (B, n', k)."""
+    ids = rng.integers(0, VOCAB, (BATCH, N))
+    places = np.arange(max(BACK), N)[:, None] - np.array(BACK[:k])  # (n', k)
+    return ids, ids[:, places]
+
+
+def train(seed, k, num_heads, steps, lr=0.005):
+    rng = np.random.default_rng(seed)
+    model = OneLayer(k, num_heads, rng).astype(np.float32)
+    optimizer = ta.optim.Adam(model.parameters())
+    for step in range(steps):
+        ids, targets = batch(rng, k)
+        logits, _ = model(ids)
+        loss = ta.cross_entropy(logits[:, max(BACK) :], targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.lr = lr * ta.optim.warmup_cosine(step, steps, warmup=20, final=0.05)
+        optimizer.step()
+    return model
+
+
+@ta.no_grad()
+def evaluate(model, k, batches=10):
+    """On sequences that it has not seen: the share of positions with all k answers right; the same where the k tokens
+    are different ones; and the mean weights (h, n, n)."""
+    rng = np.random.default_rng(12345)
+    right, different, maps = [], [], []
+    for _ in range(batches):
+        ids, targets = batch(rng, k)
+        logits, weights = model(ids)
+        guesses = logits.numpy()[:, max(BACK) :].argmax(axis=-1)
+        right.append((guesses == targets).all(axis=-1))  # (B, n')
+        ordered = np.sort(targets, axis=-1)
+        different.append((ordered[..., 1:] > ordered[..., :-1]).all(axis=-1))
+        maps.append(weights.numpy().mean(axis=0))
+    right = np.array(right)
+    return right.mean(), right[different].mean(), np.mean(maps, axis=0)
+
+
+def looks_back(maps):
+    """For each head, of the places that are asked for the one it looks at most, and the share of its weight there."""
+    rows = np.arange(max(BACK), N)
+    share = np.array([maps[:, rows, rows - back].mean(axis=-1) for back in BACK])  # (relations, h)
+    return np.array(BACK)[share.argmax(axis=0)], share.max(axis=0)
+
+
+def without(model, heads):
+    """A copy of the model in which these heads are mute: their columns of Wo, which pass them on, are 0."""
+    cut = copy.deepcopy(model)
+    weight = cut.attention.out_proj.weight.data
+    width = D_MODEL // model.attention.num_heads
+    for head in heads:
+        weight[:, head * width : (head + 1) * width] = 0
+    return cut
+
+
+def dispensable(model, k):
+    """Heads that can be cut together: as long as 99 % stays right, the one whose loss is the smallest goes next."""
+    gone, left = [], list(range(model.attention.num_heads))
+    while len(left) > 1:
+        share, head = max((evaluate(without(model, [*gone, h]), k, 3)[0], h) for h in left)
+        if share < 0.99:
+            break
+        gone.append(head)
+        left.remove(head)
+    return gone
+
+
+# --- pictures -----------------------------------------------------------------------------------------
+
+
+def plot_staircase(figure, shares, heads, relations):
+    axes = figure.subplots()
+    worst = np.array([[min(shares[k, h]) for h in heads] for k in relations])
+    image = axes.imshow(worst, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    for row, k in enumerate(relations):
+        for column, h in enumerate(heads):
+            color = "black" if worst[row, column] > 0.5 else "white"
+            axes.text(column, row, span(shares[k, h]), ha="center", va="center", color=color)
+    axes.grid(False)
+    axes.set_xticks(range(len(heads)), [str(h) for h in heads])
+    axes.set_yticks(range(len(relations)), [str(k) for k in relations])
+    axes.set(title="Positions with all k answers right: solved where h ≥ k", xlabel="heads h", ylabel="relations k")
+    figure.colorbar(image, ax=axes, label="share, worst seed")
+
+
+def plot_maps(figure, maps):
+    panels = [(h, head) for h in maps for head in range(h)]
+    for axes, (h, head) in zip(figure.subplots(1, len(panels), sharey=True), panels):
+        image = axes.imshow(maps[h][head, max(BACK) :], cmap="cividis", vmin=0, vmax=1,
+                            extent=(-0.5, N - 0.5, N - 0.5, max(BACK) - 0.5))  # fmt: skip
+        back, share = (x[head] for x in looks_back(maps[h]))
+        axes.set_title("the only head" if h == 1 else f"head {head} of {h}: {back} back, {share:.0%}", fontsize=9)
+        axes.grid(False)
+        axes.set_xlabel("looks at position")
+    figure.axes[0].set_ylabel("position")
+    figure.colorbar(image, ax=figure.axes, label="mean weight", pad=0.01)
+
+
+def plot_ablation(figure, backs, _, alone, whole):
+    axes = figure.subplots()
+    for back, color in zip(BACK, (_demo.BLUE, _demo.ORANGE, _demo.GREEN, _demo.PURPLE)):
+        heads = [head for head, b in enumerate(backs) if b == back]
+        if heads:
+            bars = axes.bar(heads, [alone[head] for head in heads], color=color, label=f"looks {back} back")
+            axes.bar_label(bars, fmt="%.2f", label_type="center", color="white")
+    axes.axhline(whole, color=_demo.GREY, ls=":", label="with all heads")
+    axes.grid(False)
+    axes.set(title="Two relations, eight heads: one of them cut", xlabel="the head that is cut",
+             ylabel="positions with both right", xticks=range(len(alone)), ylim=(0, 1.05))  # fmt: skip
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+# --- all of it ----------------------------------------------------------------------------------------
+
+
+def main(demo):
+    heads, relations, steps = ([1, 2, 8], [2], 110) if demo.quick else ([1, 2, 4, 8], [1, 2, 4], 400)
+    seeds = [demo.seed + i for i in range(3)]
+    demo.heading("The staircase")
+    plan = [(k, h, seed) for k in relations for h in heads for seed in seeds]
+    models = {run: train(run[2], *run[:2], steps) for run in demo.track(plan, "training")}
+    results = {run: evaluate(model, run[0]) for run, model in models.items()}
+    shares = {(k, h): [results[k, h, seed][0] for seed in seeds] for k in relations for h in heads}
+    sizes = {sum(p.size for p in model.attention.parameters()) for model in models.values()}
+    demo.table(f"share of positions with all k answers right after {steps} steps, worst … best of {len(seeds)} seeds",
+               ["k", *(f"h = {h}" for h in heads)],
+               [(k, *(span(shares[k, h]) for h in heads)) for k in relations])  # fmt: skip
+    demo.say()
+    demo.claim(f"every layer has the same number of parameters: {', '.join(f'{n:,}' for n in sizes)}", len(sizes) == 1)
+    demo.claim("solved by every seed where h ≥ k", all(min(shares[k, h]) > 0.97 for k, h in shares if h >= k))
+    below = {(k, h): shares[k, h] for k, h in shares if h < k}
+    demo.claim("by none where h < k", all(max(x) < 0.95 for x in below.values()))
+    demo.claim("one head hardly ever has two answers right",
+               max(max(x) for (_, h), x in below.items() if h == 1) < 0.2)  # fmt: skip
+    (k, h), i = max(((run, i) for run in below for i in range(3)), key=lambda x: below[x[0]][x[1]])
+    share, apart, _ = results[k, h, seeds[i]]
+    demo.say(f"  (The best of these, k = {k}, h = {h}, seed {seeds[i]}: {share:.2f}; where the {k} tokens all differ "
+             f"{apart:.2f}.)")  # fmt: skip
+    demo.plot("staircase", plot_staircase, shares, heads, relations, size=(7, 3.2))
+
+    k = relations[-1]
+    demo.heading(f"What the heads look at: one head and {k} heads, {k} relations")
+    maps = {h: results[k, h, demo.seed][2] for h in (1, k)}
+    looks = {h: [list(zip(*looks_back(results[k, h, seed][2]))) for seed in seeds] for h in (1, k)}
+    cells = [[", ".join(f"{back} back {share:.0%}" for back, share in look) for look in looks[h]] for h in (1, k)]
+    demo.table("the place that each head looks at most, and the share of its weight there",
+               ["seed", "h = 1", f"h = {k}"], zip(seeds, *cells))  # fmt: skip
+    demo.say()
+    demo.claim(f"with {k} heads for {k} relations each head has a relation of its own",
+               all(sorted(back for back, _ in look) == list(BACK[:k]) for look in looks[k]))  # fmt: skip
+    demo.plot("maps", plot_maps, maps, size=(3.0 * (k + 1), 2.6))
+
+    demo.heading("The other side: eight heads, two relations")
+    rows, cut = [], []
+    for seed in seeds:
+        model = models[2, 8, seed]
+        alone = [evaluate(without(model, [head]), 2)[0] for head in range(8)]
+        gone = dispensable(model, 2)
+        rows.append((*looks_back(results[2, 8, seed][2]), alone))
+        cut.append((sum(x > 0.99 for x in alone), len(gone)))
+    demo.table(f"seed {seeds[0]}: share of positions with both right (with all heads {shares[2, 8][0]:.2f})",
+               ["head", "looks", "with", "right without it"],
+               [(i, f"{back} back", f"{w:.0%}", f"{x:.2f}")
+                for i, (back, w, x) in enumerate(zip(*rows[0]))])  # fmt: skip
+    demo.table("heads that can be cut, 99 % staying right", ["seed", "one at a time", "together"],
+               [(seed, *counts) for seed, counts in zip(seeds, cut)])  # fmt: skip
+    demo.say()
+    copies = [sorted(np.bincount(backs, minlength=3)[[1, 2]].tolist()) for backs, _, _ in rows]
+    demo.claim("every seed has several heads for one place", all(most >= 3 for _, most in copies))
+    if not demo.quick:
+        demo.claim("and at least 5 of the 8 can be cut one at a time without loss", all(one >= 5 for one, _ in cut))
+        demo.say("  (Not all of these together: as long as they are there, they share the work.)")
+    demo.plot("ablation", plot_ablation, *rows[0], shares[2, 8][0], size=(8, 3.6))
+
+
+def span(values):
+    return " … ".join(dict.fromkeys(f"{f(values):.2f}" for f in (min, max)))
+
+
+if __name__ == "__main__":
+    _demo.run(main, __doc__)

@@ -1,0 +1,169 @@
+"""What n² costs: time and memory of five attentions as the sequence grows, and what each of them gives up.
+
+Every query meets every key, so twice the length is four times the work and, where the scores are stored, four times
+the memory. Flash attention keeps the work and drops the memory; windows, listed blocks and linear attention drop both,
+and pay in what a position can see. Forward + backward of one head, d = 64, float32, one thread. Memory: the peak beyond
+the inputs, by tracemalloc, to which NumPy reports its arrays. Time: of the processor, the best of some runs.
+"""
+
+import functools
+import itertools
+import math
+import time
+import tracemalloc
+
+import _demo
+import numpy as np
+
+import tinyattn as ta
+from tinyattn import efficient
+
+SLOW = True
+D, WINDOW, BLOCK = 64, 128, 64
+GIVES_UP = {
+    "plain": "nothing",
+    "flash": "nothing: exact, and still n² time",
+    "window": f"all beyond the last {WINDOW} positions, in one layer",
+    "blocks": "most pairs of blocks, in one layer (BigBird)",
+    "linear": "sharpness: the past is one matrix, see recall below",
+}
+LINES = dict(zip(GIVES_UP, (2, 6, 3.5, 1.5, 2)))  # widths: where lines lie on each other, all are seen
+COLORS = dict(zip(GIVES_UP, (_demo.ORANGE, _demo.BLUE, _demo.GREEN, _demo.SKY, _demo.PURPLE)))
+
+
+def forms(n, rng):
+    blocks = efficient.bigbird_blocks(n // BLOCK, rng)
+    return {
+        "plain": ta.scaled_dot_product_attention,
+        "flash": functools.partial(efficient.flash_attention, block_size=128),
+        "window": lambda *x: efficient.sliding_window_attention(*x, WINDOW),
+        "blocks": lambda *x: efficient.block_sparse_attention(*x, blocks, BLOCK),
+        "linear": efficient.linear_attention,
+    }
+
+
+def measure(form, inputs, g, runs):
+    """(seconds, bytes) of a forward and a backward pass."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    ta.grad(form(*inputs), inputs, g)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    seconds = []
+    for _ in range(runs):
+        start = time.process_time()
+        ta.grad(form(*inputs), inputs, g)
+        seconds.append(time.process_time() - start)
+    return min(seconds), peak
+
+
+def free_memory():
+    """Bytes of this machine's memory that can be had now; where that is not told, 4 GB."""
+    try:
+        with open("/proc/meminfo") as info:
+            return next(int(line.split()[1]) * 1024 for line in info if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return 4 << 30
+
+
+def fit(lengths, values):
+    """(exponent, factor) of values ≈ factor · nᵉ: a line through the logarithms."""
+    slope, start = np.polyfit(np.log(lengths), np.log(values), 1)
+    return slope, math.exp(start)
+
+
+def main(demo):
+    rng = np.random.default_rng(demo.seed)
+    lengths = [256, 512, 1024, 2048] if demo.quick else [1024, 2048, 4096, 8192, 16384]
+    cost = {name: {} for name in GIVES_UP}  # name -> n -> (seconds, bytes)
+    for n in demo.track(lengths, "lengths"):
+        *inputs, g = (ta.Tensor(rng.normal(size=(n, D)).astype(np.float32), requires_grad=True) for _ in range(4))
+        for name, form in forms(n, rng).items():
+            if name == "plain" and 6 * 4 * n * n > free_memory() / 2:
+                demo.say(f"plain attention at n = {n:,} would take half of the free memory: left out")
+                continue
+            cost[name][n] = measure(form, inputs, g, runs=min(6, max(1, 8192 // n)))
+
+    fits = {name: [fit(list(c), [x[k] for x in c.values()]) for k in (0, 1)] for name, c in cost.items()}
+    for k, what, unit in ((0, "Time", "ms"), (1, "Peak memory", "MB")):
+        scale = (1e3, 2**-20)[k]
+        rows = [(f"{n:,}", *(f"{c[n][k] * scale:,.1f}" if n in c else "-" for c in cost.values())) for n in lengths]
+        rows.append(("exponent", *(f"{fits[name][k][0]:.2f}" for name in cost)))
+        demo.table(f"{what}, {unit}", ["n", *cost], rows)
+        doubled = [(f"{a:,} → {b:,}", *(f"×{c[b][k] / c[a][k]:.2f}" if b in c else "-" for c in cost.values()))
+                   for a, b in itertools.pairwise(lengths)]  # fmt: skip
+        demo.table(f"{what}: twice the length", ["n", *cost], doubled)
+
+    rows = []
+    for name, c in cost.items():
+        *_, before, last = c
+        power = 2 if name == "plain" else 1
+        guess, found = c[before][1] * (last / before) ** power, c[last][1]
+        reach = [f"{last * (size * 2**30 / found) ** (1 / power):.1e}" for size in (1, 16, 80)]
+        rows.append((name, f"{last:,}", f"{guess / 2**20:,.0f}", f"{found / 2**20:,.0f}", *reach, GIVES_UP[name]))
+    demo.table("Where it stops fitting: MB, extrapolated from n / 2 and measured; and the n that fills a memory",
+               ["", "n", "extrapolated", "measured", "1 GB", "16 GB", "80 GB", "what it gives up"],
+               rows)  # fmt: skip
+
+    recalled = {(d, n): recall(n, d, rng, 5 if demo.quick else 20) for d in (16, 32, 64) for n in (16, 64, 256)}
+    demo.table("Recall: of n random pairs of a key and a value of width d, the share that is read back right by key",
+               ["d", "n", "softmax", "Σ k vᵀ", "linear, elu + 1"],
+               [(*pair, *(f"{share:.2f}" for share in shares)) for pair, shares in recalled.items()])  # fmt: skip
+
+    if not demo.quick:  # short sequences are all overhead
+        exponents = {name: [round(e, 2) for e, _ in f] for name, f in fits.items()}
+        within = lambda name, k, target, by: abs(exponents[name][k] - target) <= by
+        demo.claim("plain attention: twice the length, four times the time and the memory (exponents 2.0 ± 0.15)",
+                   within("plain", 0, 2, 0.15) and within("plain", 1, 2, 0.15))  # fmt: skip
+        demo.claim("flash attention: memory in proportion to n (1.0 ± 0.1)", within("flash", 1, 1, 0.1))
+        demo.claim("window, blocks and linear attention: time and memory in proportion to n (1.0 ± 0.15)",
+                   all(within(x, k, 1, 0.15) for x in ("window", "blocks", "linear") for k in (0, 1)))  # fmt: skip
+    longest = max(cost["plain"])
+    demo.claim("flash attention needs less memory than plain attention from the smallest n on",
+               all(cost["flash"][n][1] < cost["plain"][n][1] for n in cost["plain"]))  # fmt: skip
+    demo.claim(f"and at n = {longest:,} no more time", cost["flash"][longest][0] < cost["plain"][longest][0])
+    demo.claim("exactness costs the square: of 256 pairs softmax of width 16 reads nearly all, a state of 16 × 16 few",
+               recalled[16, 256][0] > 0.95 and max(recalled[16, 256][1:]) < 0.2)  # fmt: skip
+    demo.claim("a wider state holds more: of 64 pairs at d = 64 most, at d = 16 few",
+               recalled[64, 64][1] > 0.9 and recalled[16, 64][1] < 0.5)  # fmt: skip
+    demo.plot("scaling", draw, cost, fits, size=(11, 4.8))
+
+
+def recall(n, d, rng, repeats):
+    """The share of n values that attention with the right key brings back: by softmax, by Σ k vᵀ, by linear attention.
+
+    Softmax is as sharp as it likes (keys of length 1, scale 30; training makes long queries). A scale is of no help to
+    the others: it changes neither k (Σ k vᵀ) nor, where it cancels, sums over sums. What linear attention brings is a
+    mean of all values, so their mean is taken off. Right is the value whose direction is nearest.
+    """
+    right = np.zeros(3)
+    for _ in range(repeats):
+        keys, values = rng.normal(size=(2, n, d))
+        unit = keys / np.linalg.norm(keys, axis=-1, keepdims=True)
+        sharp = ta.scaled_dot_product_attention(unit, unit, values, scale=30.0).numpy()
+        linear = efficient.linear_attention(keys, keys, values).numpy() - values.mean(0)
+        directions = values / np.linalg.norm(values, axis=-1, keepdims=True)
+        for k, out in enumerate((sharp, keys @ (keys.T @ values), linear)):
+            right[k] += ((out @ directions.T).argmax(-1) == np.arange(n)).mean() / repeats
+    return right
+
+
+def draw(figure, cost, fits):
+    for k, (ax, what) in enumerate(zip(figure.subplots(1, 2), ("seconds", "bytes"))):
+        for name, c in cost.items():
+            last, exponent = max(c), fits[name][k][0]
+            far, power = np.array([last, 1e6]), 2 if name == "plain" or (name, k) == ("flash", 0) else 1
+            label = f"{name}, $n^{{{exponent:.2f}}}$"
+            ax.plot(list(c), [x[k] for x in c.values()], "o-", color=COLORS[name], label=label, linewidth=LINES[name],
+                    markersize=4 + LINES[name])  # fmt: skip
+            ax.plot(far, c[last][k] * (far / last) ** power, ":", color=COLORS[name], linewidth=1.5)
+        for size in (16, 80) if k == 1 else ():
+            ax.axhline(size * 2**30, color=_demo.GREY, linewidth=1)
+            ax.annotate(f"{size} GB", (1e6, size * 2**30), (0, 3), textcoords="offset points", fontsize=9, ha="right")
+        ax.set(xscale="log", yscale="log", xlabel="n, positions", ylabel=what)
+        ax.set_title(("time", "peak memory")[k] + "; dotted: extrapolated")
+        ax.legend()
+
+
+if __name__ == "__main__":
+    _demo.run(main, __doc__)

@@ -1,0 +1,180 @@
+"""Why three projections? Asking, being found and handing over are three things: what breaks if V = K, or if Wq = Wk.
+
+Q = X Wq is how a position asks, K = X Wk how it advertises, V = X Wv what it hands over. Two of them can be made one:
+
+V = K     makes the content pay for the address: the dk numbers that tell where to look are all that is handed over.
+          Where the two differ, as in a dictionary, a narrow head fails; a wide one gives a part of its width to each.
+Wq = Wk   makes the scores of self attention symmetric, Q Kᵀ = X W Wᵀ Xᵀ: i looks at j just as j looks at i. A
+          relation with a direction has no place there: if rock looks at the scissors, the scissors look at rock.
+
+Three tasks, each for one head of width 4 … 32 with a linear map behind it:
+dictionary   16 words, each with a meaning; asked for a word, answer with its meaning. Content is not address.
+menu         8 dishes; asked "is there this, or that?", answer with the one there is. Content is address.
+game         rock, paper, scissors, five times, each piece with a label; each piece answers with the label of the
+             piece that it beats. A piece does not look at itself. The relation has a direction.
+"""
+
+import _demo
+import numpy as np
+
+import tinyattn as ta
+
+FORMS = {"Wq, Wk, Wv": ("o-", _demo.BLUE), "V = K": ("s--", _demo.ORANGE), "Wq = Wk": ("^:", _demo.GREEN)}
+WIDTHS = [4, 8, 16, 32]
+SYMBOLS, LABELS, D_MODEL, BATCH = 32, 8, 64, 32
+
+
+# --- one head, three ways -----------------------------------------------------------------------------
+
+
+def attend(p, asking, memory, form, mask=None):
+    """asking (B, n, 64) reads memory (B, m, 64): logits (B, n, classes), and the weights (B, n, m)."""
+    Q = asking @ p["Wq"]  # (B, n, 64) @ (64, dk) -> (B, n, dk)
+    K = memory @ (p["Wq"] if form == "Wq = Wk" else p["Wk"])  # (B, m, dk)
+    V = K if form == "V = K" else memory @ p["Wv"]  # (B, m, dk)
+    out, weights = ta.scaled_dot_product_attention(Q, K, V, mask, return_weights=True)
+    return out @ p["Wo"], weights  # (B, n, dk) @ (dk, classes)
+
+
+def parameters(rng, dk, classes, tables):
+    """The projections, and embedding tables of so many rows."""
+    shapes = {"Wq": (D_MODEL, dk), "Wk": (D_MODEL, dk), "Wv": (D_MODEL, dk), "Wo": (dk, classes)}
+    draw = {name: rng.normal(size=shape) / np.sqrt(shape[0]) for name, shape in shapes.items()}
+    draw |= {name: rng.normal(size=(count, D_MODEL)) for name, count in tables.items()}
+    return {name: ta.Tensor(array.astype(np.float32), requires_grad=True, name=name) for name, array in draw.items()}
+
+
+def rows(table, ids):
+    """table[ids], as ta.embedding(ids, table), but by a product with one-hot rows: faster where the table is small."""
+    return np.eye(len(table), dtype=np.float32)[ids] @ table
+
+
+def shuffled(rng, count):
+    """(B, count): the numbers 0 … count - 1, in another order for each sequence."""
+    return rng.permuted(np.tile(np.arange(count), (BATCH, 1)), axis=1)
+
+
+# --- the tasks: each returns logits and weights, and what they should be: the answers, and where they lie ----
+
+
+def dictionary(p, rng, form):
+    words = shuffled(rng, SYMBOLS)[:, :16]  # (B, 16), all different
+    meanings = rng.integers(0, SYMBOLS, words.shape)
+    memory = rows(p["word"], words) + rows(p["meaning"], meanings)  # (B, 16, 64)
+    place = shuffled(rng, 16)[:, :4]  # (B, 4): four questions each
+    question = rows(p["question"], np.take_along_axis(words, place, axis=1))  # (B, 4, 64)
+    return *attend(p, question, memory, form), np.take_along_axis(meanings, place, axis=1), place
+
+
+def menu(p, rng, form):
+    dishes = shuffled(rng, SYMBOLS)
+    on, off = dishes[:, :8], dishes[:, 8:16]  # (B, 8) each
+    question = rows(p["question"], on) + rows(p["question"], off)  # (B, 8, 64): is there this, or that?
+    return *attend(p, question, rows(p["dish"], on), form), on, np.tile(np.arange(8), (BATCH, 1))
+
+
+def game(p, rng, form):
+    games = shuffled(rng, 10)[:, :5, None]  # (B, 5, 1): five of ten
+    pieces = rng.permuted((3 * games + np.arange(3)).reshape(BATCH, 15), axis=1)
+    beaten = pieces - pieces % 3 + (pieces + 1) % 3  # of each game, 0 beats 1, 1 beats 2, 2 beats 0
+    place = (beaten[:, :, None] == pieces[:, None, :]).argmax(axis=-1)  # (B, 15, 15) -> (B, 15)
+    labels = rng.integers(0, LABELS, pieces.shape)
+    x = rows(p["piece"], pieces) + rows(p["label"], labels)  # (B, 15, 64)
+    others = ~np.eye(15, dtype=bool)
+    return *attend(p, x, x, form, others), np.take_along_axis(labels, place, axis=1), place
+
+
+TASKS = {
+    "dictionary": (dictionary, SYMBOLS, {"word": SYMBOLS, "meaning": SYMBOLS, "question": SYMBOLS}),
+    "menu": (menu, SYMBOLS, {"dish": SYMBOLS, "question": SYMBOLS}),
+    "game": (game, LABELS, {"piece": 30, "label": LABELS}),
+}
+
+
+def train(seed, task, form, dk, steps, lr=0.01):
+    """The share of right answers, and of queries that look at the right place most: means of the last 20 batches."""
+    run, classes, tables = TASKS[task]
+    rng = np.random.default_rng(seed)
+    p = parameters(rng, dk, classes, tables)
+    optimizer = ta.optim.Adam(list(p.values()))
+    right, found = [], []
+    for step in range(steps):
+        logits, weights, answers, place = run(p, rng, form)
+        loss = ta.cross_entropy(logits, answers)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.lr = lr * ta.optim.warmup_cosine(step, steps, final=0.1)
+        optimizer.step()
+        right.append(np.mean(logits.numpy().argmax(axis=-1) == answers))
+        found.append(np.mean(weights.numpy().argmax(axis=-1) == place))
+    return np.mean(right[-20:]), np.mean(found[-20:])
+
+
+# --- all of it ----------------------------------------------------------------------------------------
+
+
+def plot(figure, runs):
+    titles = {"dictionary": "Dictionary: content is not address", "menu": "Menu: content is address",
+              "game": "Game: the relation has a direction"}  # fmt: skip
+    for axes, (task, title) in zip(figure.subplots(1, 3, sharey=True), titles.items()):
+        widths = sorted({dk for t, _, dk in runs if t == task})
+        for shift, (form, (style, color)) in zip((0.97, 1.0, 1.03), FORMS.items()):
+            right = np.array([[r for r, _ in runs[task, form, dk]] for dk in widths])  # (widths, seeds)
+            axes.plot(widths, right.mean(axis=1), style, color=color, label=form)
+            axes.plot(np.array(widths) * shift, right, ".", color=color, ms=4, alpha=0.6)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(widths, [str(dk) for dk in widths])
+        axes.set(title=title, xlabel="width of the head, dk", xlim=(3.4, 38), ylim=(-0.03, 1.05))
+    figure.axes[0].set_ylabel("share of right answers")
+    figure.axes[0].legend(loc="lower right")
+
+
+def main(demo):
+    widths, steps, seeds = ([4], 150, 3) if demo.quick else (WIDTHS, 400, 3)
+    plan = [(task, form, dk, demo.seed + i) for task in TASKS for dk in widths for form in FORMS for i in range(seeds)]
+    runs = {}
+    for task, form, dk, seed in demo.track(plan, "training"):
+        runs.setdefault((task, form, dk), []).append(train(seed, task, form, dk, steps))
+
+    def right(task, form, dk):
+        return np.array([r for r, _ in runs[task, form, dk]])  # (seeds,)
+
+    def span(task, form, dk):
+        return " … ".join(dict.fromkeys(f"{f(right(task, form, dk)):.2f}" for f in (min, max)))
+
+    for task in TASKS:
+        demo.table(f"{task}: share of right answers after {steps} steps, worst … best of {seeds} seeds", ["dk", *FORMS],
+                   [(dk, *(span(task, form, dk) for form in FORMS)) for dk in widths])  # fmt: skip
+    demo.plot("accuracy", plot, runs, size=(12, 3.8))
+
+    narrow, wide = widths[0], widths[-1]
+    own, one = right("dictionary", "Wq, Wk, Wv", narrow), right("dictionary", "V = K", narrow)
+    costs = {dk: (right("menu", "Wq, Wk, Wv", dk) - right("menu", "V = K", dk)).mean() for dk in widths}
+    worst = max(costs, key=costs.get)
+    found = {form: np.array([[found for _, found in runs["game", form, dk]] for dk in widths]) for form in FORMS}
+    symmetric = found["Wq = Wk"]
+    menus = (right("menu", form, worst).mean() for form in ("Wq, Wk, Wv", "V = K"))
+    demo.table("Three numbers (means of the seeds)", ["", "Wq, Wk, Wv", "two of them one"], [
+        (f"dictionary, dk = {narrow}: right with V = K", f"{own.mean():.2f}", f"{one.mean():.2f}"),
+        (f"menu, dk = {worst} where it costs most: right with V = K", *(f"{x:.2f}" for x in menus)),
+        ("game, all dk: look at the piece they beat, with Wq = Wk", f"{found['Wq, Wk, Wv'].mean():.2f}",
+         f"{symmetric.mean():.2f}"),
+    ])  # fmt: skip
+    demo.say("\nThree projections, because where to look, how to be found and what to hand over are three things: one"
+             "\nmatrix for two of them works as far as the two are the same.\n")  # fmt: skip
+
+    demo.claim(f"dictionary, dk = {narrow}: with its own Wv the head learns it, with V = K it cannot",
+               min(own) > (0.75 if demo.quick else 0.99) and max(one) < 0.25)  # fmt: skip
+    if not demo.quick:
+        demo.claim(f"given width, V = K learns it too: at dk = {wide}", min(right("dictionary", "V = K", wide)) > 0.98)
+    demo.claim("menu: where content is address, V = K costs nothing that could be seen", max(costs.values()) < 0.1)
+    demo.claim("game: with Wq and Wk each piece finds the one that it beats",
+               found["Wq, Wk, Wv"].min() > (0.95 if demo.quick else 0.99))  # fmt: skip
+    demo.claim("with Wq = Wk only half of them do: whom I beat and who beats me score alike",
+               np.all(np.abs(symmetric - 0.5) < 0.07))  # fmt: skip
+    demo.say("  (Symmetric scores can at best be right for two of three: if a looks at b more than at c, b at c more"
+             "\n  than at a, and c at a more than at b, then ab > ac, bc > ab and ac > bc: ab is larger than itself.)")
+
+
+if __name__ == "__main__":
+    _demo.run(main, __doc__)

@@ -1,0 +1,32 @@
+"""The README does what it says: its example prints what it shows, its line counts and its commands hold."""
+
+import contextlib
+import io
+import pathlib
+import re
+
+README = (pathlib.Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_prints_what_is_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = re.search(r"```python\n(.*?)```", README, re.S)[1]
+    shown = re.search(r"```text\n(.*?)```", README, re.S)[1]
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()):
+        exec(code, {})
+    assert printed.getvalue() == shown
+    assert list(tmp_path.glob("graph.*"))
+
+
+def test_the_reading_order_counts_lines():
+    rows = re.findall(r"^\| `(\w+\.py)` \| (\d+) \|", README, re.M)
+    assert len(rows) >= 8
+    for name, count in rows:
+        lines = (pathlib.Path(__file__).parents[1] / "tinyattn" / name).read_text(encoding="utf-8").count("\n")
+        assert abs(lines - int(count)) <= 0.05 * lines, f"{name} has {lines} lines, the README says {count}"
+
+
+def test_every_demo_is_listed():
+    demos = pathlib.Path(__file__).parents[1] / "demos"
+    missing = [d.name for d in demos.glob("[a-z]*.py") if f"`{d.name}`" not in README]
+    assert not missing

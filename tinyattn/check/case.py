@@ -1,0 +1,113 @@
+"""One function under check: its outcomes beside the right ones, and the findings as they come to light."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import mutants
+from .mutants import BY_ID, Edit
+from .outcome import TOLERANCE, Arrays, Record, close, evaluate, finite, matches, read, shapes
+from .probes import KINDS, Probe
+from .properties import TEXTS
+
+
+@dataclass
+class Finding:
+    """One thing to say about a function."""
+
+    id: str
+    severity: str
+    function: str
+    message: str
+    hint: str = ""
+    lesson: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    solution: str = ""
+
+
+class Case:
+    """What the learner's function gave on each probe, what is right, and the edits that explain it so far."""
+
+    def __init__(self, kind: str, function: str, probes: Iterable[Probe], records: dict[str, Record]):
+        self.kind, self.function = kind, function
+        self.probes = {p.name: p for p in probes}
+        self.right = {p.name: evaluate(kind, (), p) for p in self.probes.values()}
+        self.learner = {name: read(records.get(name), self.right[name]) for name in self.probes}
+        self.findings: list[Finding] = []
+        self.edits: tuple[Edit, ...] = ()
+
+    def group(self, *groups: str, masked: bool | None = None) -> list[Probe]:
+        chosen = [p for p in self.probes.values() if p.group in groups]
+        return [p for p in chosen if masked is None or p.masked == masked]
+
+    def broken(self, probe: Probe) -> bool:
+        """It raised, or returned another shape than is due."""
+        return shapes(self.learner[probe.name].arrays) != shapes(self.right[probe.name])
+
+    def raised(self, probe: Probe) -> bool:
+        return "error" in self.learner[probe.name].record
+
+    def problem(self, probe: Probe) -> str:
+        return self.learner[probe.name].problem
+
+    def is_right(self, probe: Probe, tolerance: float = TOLERANCE) -> bool:
+        arrays, right = self.learner[probe.name].arrays, self.right[probe.name]
+        return arrays is not None and right is not None and close(arrays, right, tolerance)
+
+    def expected(self, probe: Probe) -> Arrays | None:
+        """What the edits found so far give, if that is all finite."""
+        arrays = evaluate(self.kind, self.edits, probe)
+        return arrays if arrays and finite(arrays) else None
+
+    def agrees(self, probe: Probe, *more: Edit) -> bool:
+        """Whether the learner's outcome is that of the edits found so far, with these on top."""
+        return self.agrees_with(probe, (*self.edits, *more))
+
+    def agrees_with(self, probe: Probe, edits: tuple[Edit, ...]) -> bool:
+        """Whether the learner's outcome is that of the program with these edits."""
+        if mutants.program(self.kind, edits) is None:
+            return False
+        return matches(self.learner[probe.name], evaluate(self.kind, edits, probe), self.right[probe.name])
+
+    def first_wrong(self, probes: Iterable[Probe]) -> Probe | None:
+        """The first of these (small ones come first) that is wrong, if possible without raising."""
+        wrong = [p for p in probes if not self.is_right(p)]
+        return next((p for p in wrong if not self.broken(p)), wrong[0] if wrong else None)
+
+    def told(self, id: str) -> bool:
+        return any(finding.id == id for finding in self.findings)
+
+    def tell(
+        self, text: str, probe: Probe | None = None, severity: str = "bug", *, message: str = "",
+        expected: Arrays | None = None, **values: Any,
+    ) -> None:
+        """Add a finding, once: a mutant by its id, or a property by the key of its text."""
+        id = text.split("/")[0]
+        if self.told(id):
+            return
+        solution = mutants.source(self.kind) or ""
+        if id in BY_ID:
+            mutant = BY_ID[id]
+            first = mutant.what[0] if mutant.what[1].isupper() else mutant.what[0].upper()  # "dK = …" stays
+            words = (first + mutant.what[1:] + ".", mutant.hint, mutant.lesson)
+            severity = "note" if mutant.severity == "note" else severity
+            lines = mutants.lines_named(self.kind)
+            right = [lines[name] for name in lines if any(name in edit for edit in mutant.edits)]
+            solution = "\n".join(right) or solution
+        else:
+            words = TEXTS[text]
+        message = message or words[0].format(**values)
+        evidence = self.evidence(probe, expected) if probe else {}
+        self.findings.append(Finding(id, severity, self.function, message, *words[1:], evidence, solution))
+
+    def evidence(self, probe: Probe, expected: Arrays | None) -> dict[str, Any]:
+        """The input, the learner's answer and the right one."""
+        outcome = self.learner[probe.name]
+        told: dict[str, Any] = {"input": probe.name, "arguments": dict(zip(KINDS[self.kind], probe.args))}
+        right = expected or self.right[probe.name]
+        if outcome.arrays is None:
+            told["problem"] = outcome.problem
+        elif right is not None:
+            names = ("dQ", "dK", "dV") if len(right) == 3 else ("output",)
+            told["yours"], told["right"] = dict(zip(names, outcome.arrays)), dict(zip(names, right))
+        return told

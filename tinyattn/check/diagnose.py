@@ -1,0 +1,117 @@
+"""From what a learner's function returned to what is wrong with it.
+
+1. Known mistakes. The function's outputs are compared with those of the right program, of each mutant, and
+   of each pair of mutants: first without masks (which formula is it?), then, given that, with masks.
+   What agrees on every probe is named.
+2. Given the formula found, the extreme probes: large scores, low scores, empty rows, leading axes, dtypes.
+3. Unknown mistakes: the properties of attention that fail, each on the smallest input that shows it.
+"""
+
+from collections.abc import Iterable
+
+from . import mutants
+from .case import Case, Finding
+from .causal import causal
+from .extremes import dtypes, fills, large, leading_axes, small_print
+from .known import formulas, position
+from .outcome import Outcome, Record
+from .probes import KINDS, Probe
+from .unknown import stateful, unknown, unknown_mask
+
+
+def diagnose(kind: str, function: str, probes: Iterable[Probe], records: dict[str, Record]) -> list[Finding]:
+    """All that is to be said about one function, the likeliest cause first."""
+    case = Case(kind, function, probes, records)
+    if not any("value" in outcome.record for outcome in case.learner.values()):
+        return [cannot_run(case)]
+    for probe in case.probes.values():
+        if case.learner[probe.name].record.get("error") == "Stopped":
+            problem = case.learner[probe.name].record["message"]
+            case.tell("property-stopped", probe, input=probe.name, problem=problem)
+    plain, masked = case.group("plain"), case.group("masked")
+    if kind == "causal_mask":
+        causal(case)
+    elif not wrong_type(case, plain):
+        formula(case, plain, masked, case.group("batch", masked=False))
+    return sorted(case.findings, key=_weight)
+
+
+def formula(case: Case, plain: list[Probe], masked: list[Probe], batch: list[Probe]) -> None:
+    """Which formula it is, with and without masks; then what comes on top, or which properties fail."""
+    bare, with_mask = formulas(case, plain, batch, masked)
+    found = (*(bare or ()), *(with_mask or ()))
+    for mutant, edit in sorted(found, key=lambda form: position(case, form)):
+        where = masked if mutants.touches_mask(edit) else plain
+        others = tuple(e for e in case.edits if e is not edit)
+        shows = [p for p in where if not case.agrees_with(p, others)]
+        case.tell(mutant.id, case.first_wrong(shows) or case.first_wrong([*where, *batch]))
+    inputs(case)
+    stateful(case)
+    if bare is None:
+        unknown(case, plain)
+    else:
+        if with_mask is None:
+            unknown_mask(case, masked)
+        large(case)
+        leading_axes(case, batch)
+        if with_mask is not None:
+            fills(case)
+            small_print(case, found)
+    dtypes(case)
+
+
+def _weight(finding: Finding) -> int:
+    """Bugs in the order in which they were told, then notes, the most particular first."""
+    first = ["mask-rank", "mask-after-softmax-renormalised", "mask-fill-finite", "empty-row-nan"]
+    if finding.severity == "bug":
+        return 0
+    if finding.id in first:
+        return 1 + first.index(finding.id)
+    return 10 + (finding.id not in mutants.BY_ID)
+
+
+def cannot_run(case: Case) -> Finding:
+    """No call came back: why not."""
+    outcome = next((o for o in case.learner.values() if o.record), Outcome(None, "it was not reached"))
+    error = outcome.record.get("error", "")
+    if error == "NotImplementedError":
+        return Finding("error-not-written", "bug", case.function, "Not written yet.", "Replace the raise.")
+    id = "error-stopped" if error == "Stopped" else "error-exception"
+    text = f"No call of it came back: {outcome.problem}."
+    return Finding(id, "bug", case.function, text, "Run it on the smallest input, and print the shapes.")
+
+
+def wrong_type(case: Case, plain: list[Probe]) -> bool:
+    """Returned something else than arrays, or the pair the wrong way round; or it wants a batch axis."""
+    outcomes = [case.learner[p.name] for p in plain]
+    if any(o.record.get("lifted") for o in outcomes):
+        case.tell("property-needs-batch", severity="note")
+    if any(o.swapped for o in outcomes):
+        case.tell("property-return-order")
+        return True
+    for probe, outcome in zip(plain, outcomes):
+        right = case.right[probe.name]
+        if outcome.arrays is None and "value" in outcome.record and right is not None:
+            backward = case.kind.endswith("backward")
+            want = "a tuple of three arrays dQ, dK, dV" if backward else "one array, or (out, weights)"
+            nothing = outcome.record["value"]["type"] == "NoneType"
+            problem = outcome.problem[0].upper() + outcome.problem[1:]
+            case.tell(f"property-returns-{'nothing' if nothing else 'type'}", probe, problem=problem,
+                      want=f"{want}, of shape {right[0].shape}")  # fmt: skip
+            return True
+        if outcome.dtype not in ("", "float64", "float32"):
+            case.tell("property-dtype", probe, dtype=outcome.dtype)
+    return False
+
+
+def inputs(case: Case) -> None:
+    """Inputs are left alone, and may be read-only."""
+    for probe in case.probes.values():
+        record = case.learner[probe.name].record
+        if record.get("changed"):
+            names = ", ".join(KINDS[case.kind][i] for i in record["changed"])
+            what = f"It changes {names} in place, so a second call with the same arrays differs."
+            case.tell("inputs-modified", probe, message=what)
+        elif probe.read_only and "read-only" in record.get("message", ""):
+            what = f"It writes into an array that was handed in: {case.problem(probe)}."
+            case.tell("inputs-modified", probe, message=what)

@@ -1,0 +1,199 @@
+"""What a test proves: every mutant against every probe, and the symptoms of one bug, all measured."""
+
+from typing import Any
+
+import numpy as np
+
+from . import child, mutants
+from .case import Finding
+from .diagnose import diagnose
+from .mutants import MUTANTS, Edit, Mutant, lines_named
+from .outcome import Arrays, close, evaluate, finite
+from .probes import BATCHED, KINDS, Probe, probes
+from .reference import Array, causal_mask
+
+UNJUDGED = (
+    "empty",
+    "float-mask",
+    "float-twin",
+    "finite",
+    "per-entry",
+    "broadcast",
+    "again",
+    "read-only",
+    "divides",
+)
+
+
+def applies(mutant: Mutant, kind: str) -> bool:
+    """Whether the mistake can be made in this function, and shows there."""
+    named = lines_named(kind).keys()
+    if not mutant.edits[0]:
+        return kind == "scaled_dot_product_attention"
+    edit = mutant.edits[0]
+    masked = mutants.touches_mask(edit) and kind == "cross_attention"
+    return bool(edit.keys() & named) and not masked
+
+
+def home(mutant: Mutant) -> tuple[str, Edit]:
+    """The first function in which a mistake can be made, and its edit with a number where one is due."""
+    kind = next(kind for kind in KINDS if applies(mutant, kind))
+    return kind, {name: text.replace(mutants.FILL, "-10.0") for name, text in mutant.edits[0].items()}
+
+
+def records(kind: str, edit: Edit) -> dict[str, dict[str, Any]]:
+    """What the check would record of this program."""
+    function, told = mutants.program(kind, (edit,)), {}
+    assert function is not None
+    job = {
+        "path": "",
+        "kind": kind,
+        "batched": BATCHED,
+        "plan": {kind: [(p.name, p.args, p.read_only) for p in probes(kind)]},
+    }
+
+    def keep(record: dict[str, Any]) -> None:
+        if "probe" in record:
+            told[record["probe"]] = record
+
+    child.run({kind: function}, job, keep)
+    return told
+
+
+def killed(kind: str, edit: Edit, probe: Probe) -> bool:
+    """Whether comparing with the right numbers on this one input gives the mutant away."""
+    right, wrong = evaluate(kind, (), probe), evaluate(kind, (edit,), probe)
+    return right is not None and (wrong is None or not close(wrong, right))
+
+
+def lessons_asserts(kind: str, edit: Edit) -> tuple[bool, bool]:
+    """The two asserts of the lesson: whether `rows sum to 1` and `nothing above the diagonal` fail."""
+    Q, K = np.random.default_rng(1).normal(size=(2, 6, 4))
+    right = mutants.program("scaled_dot_product_attention", ())
+    broken = mutants.program("scaled_dot_product_attention", () if kind == "causal_mask" else (edit,))
+    maker = mutants.program("causal_mask", (edit,) if kind == "causal_mask" else ())
+    assert right is not None
+    assert broken is not None
+    assert maker is not None
+    with np.errstate(all="ignore"):
+        weights = broken.__globals__["attention_weights"](Q.copy(), K, maker(6))
+    return not np.allclose(weights.sum(axis=-1), 1), not np.allclose(np.triu(weights, 1), 0)
+
+
+def markdown() -> str:
+    """The kill matrix as Markdown: one table per function, a legend under each."""
+    lines = [
+        "# The kill matrix",
+        "",
+        "What a test proves: each row is a mistake, each column a test, ✗ where the "
+        "test catches it. The first two are the asserts that lessons usually end with; the numbered "
+        "ones compare with the right numbers on one input each. The last column is what `check` calls it.",
+        "",
+        "Made by `python -m tinyattn check --matrix`; the test suite fails if a mistake is not named.",
+        "",
+    ]
+    let_through, total = 0, 0
+    for kind in KINDS:
+        columns = [p for p in probes(kind) if p.group not in (*UNJUDGED, "pair", "float32")]
+        table = [m for m in MUTANTS if applies(m, kind) and kind in (home(m)[0], "causal_mask")]
+        lines += [
+            f"## {kind}",
+            "",
+            "| mistake | rows sum to 1 | nothing above the diagonal | inputs untouched | "
+            + " | ".join(str(i) for i in range(1, len(columns) + 1))
+            + " | named |",
+            "|---" * (len(columns) + 5) + "|",
+        ]
+        for mutant in table:
+            edit = {name: text.replace(mutants.FILL, "-10.0") for name, text in mutant.edits[0].items()}
+            asserts = lessons_asserts(kind, edit)
+            made = records(kind, edit)
+            found = diagnose(kind, kind, probes(kind), made)
+            name = found[0].id if found else "–"
+            note = f" ({found[0].severity})" if found and found[0].severity == "note" else ""
+            cells = [
+                *asserts,
+                any("changed" in record for record in made.values()),
+                *(killed(kind, edit, p) for p in columns),
+            ]
+            lines.append(
+                f"| {mutant.id} | " + " | ".join("✗" if c else "" for c in cells) + f" | {name}{note} |"
+            )
+            if mutant.severity == "bug":
+                total, let_through = total + 1, let_through + (not any(asserts))
+        lines += ["", "; ".join(f"{i} {p.name}" for i, p in enumerate(columns, 1)) + ".", ""]
+    lines += [f"The two asserts let {let_through} of these {total} wrong programs through.", ""]
+    return "\n".join(lines)
+
+
+def symptoms(kind: str, edit: Edit) -> dict[str, tuple[bool, str]]:
+    """Questions to predict, with the measured answers."""
+    by_name = {p.name: p for p in probes(kind)}
+
+    def value(name: str) -> Arrays | None:
+        return evaluate(kind, (edit,), by_name[name])
+
+    told: dict[str, tuple[bool, str]] = {}
+    if "V = 1" in by_name:
+        Q, K, V, mask = by_name["masked base"].args
+        sums = [evaluate(kind, (edit,), Probe("", "", (Q, K, V**0, *more))) for more in ((), (mask,))]
+        told["Does each row of the weights still sum to 1, with a mask too?"] = (
+            all(s is not None and close(s, (np.ones_like(s[0]),)) for s in sums),
+            "",
+        )
+    if "the future changed" in by_name:
+        base, changed = value("causal base"), value("the future changed")
+        leaks = base is None or changed is None or not close((changed[0][:-1],), (base[0][:-1],))
+        told["Under a causal mask, does changing the last position change the answers before it?"] = leaks, ""
+    large = [value(p.name) for p in by_name.values() if p.group == "large"]
+    if large:
+        told["Do large scores give NaN or inf?"] = any(a is not None and not finite(a) for a in large), ""
+    raised = [p.name for p in by_name.values() if p.group in ("plain", "masked") and value(p.name) is None]
+    told["Is there an ordinary input on which it raises an error?"] = (
+        bool(raised),
+        (f', for one "{raised[0]}"' if raised else ""),
+    )
+    if kind == "scaled_dot_product_attention":
+        first, last, right = trains(edit)
+        told["Does a small model with it still train (loss down to a third)?"] = (
+            bool(last < first / 3),
+            f": {first:.2f} → {last:.3f}, the right program gets to {right:.3f}",
+        )
+    return told
+
+
+def trains(edit: Edit) -> tuple[float, float, float]:
+    """Loss before and after 60 steps of a student with this attention that imitates a teacher with the right
+    one, and the right student's loss. Gradients by finite differences, so that any program can be trained."""
+    kind, mask, rng = "scaled_dot_product_attention", causal_mask(6), np.random.default_rng(0)
+    X, teacher = rng.normal(size=(2, 6, 3)), 1.2 * rng.normal(size=(3, 3, 3))
+    start = 0.3 * rng.normal(size=teacher.shape)
+
+    def answers(edits: tuple[Edit, ...], W: Array) -> Array:
+        outs = [evaluate(kind, edits, Probe("", "", (*(x @ w for w in W), mask))) for x in X]
+        return np.array([out[0] if out else np.full((6, 3), np.nan) for out in outs])
+
+    def loss(edits: tuple[Edit, ...], W: Array) -> float:
+        return float(np.mean((answers(edits, W) - targets) ** 2))
+
+    targets, ends = answers((), teacher), []
+    for edits in ((edit,), ()):
+        W, moment, square = start.copy(), np.zeros_like(start), np.zeros_like(start)
+        for step in range(1, 61):
+            gradient = np.zeros_like(W)
+            for i in np.ndindex(W.shape):
+                nudge = np.zeros_like(W)
+                nudge[i] = 1e-4
+                gradient[i] = (loss(edits, W + nudge) - loss(edits, W - nudge)) / 2e-4
+            moment, square = 0.9 * moment + 0.1 * gradient, 0.99 * square + 0.01 * gradient**2
+            W = W - 0.1 * (moment / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)  # Adam
+        ends.append(loss(edits, W))
+    return loss((edit,), start), ends[0], ends[1]
+
+
+def shown(mutant: Mutant, kind: str, edit: Edit) -> Finding:
+    """The finding that the check makes of this mutant."""
+    found = diagnose(kind, kind, probes(kind), records(kind, edit))
+    named = next(f for f in found if f.id == mutant.id)
+    named.severity = "bug"  # so that its evidence is shown
+    return named

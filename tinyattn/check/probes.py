@@ -1,0 +1,256 @@
+"""The inputs on which programs are compared. Small ones come first: the first that fails is shown.
+
+Groups, in the order in which the diagnosis reads them:
+    plain      no mask, ordinary numbers: which formula is it?
+    masked     the same with boolean masks
+    batch      both again with leading axes (a bonus)
+    large      scores up to ±1e5              fill       allowed scores lower than a careless fill
+    dominated  a forbidden score of 1e5       finite     allowed scores below any finite fill
+    empty      a row that may attend to nothing
+    the rest   pairs of calls whose answers are related, read by name in diagnose.py
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .reference import Array, causal_mask
+
+KINDS = {  # what is checked, by name, and the names of its arguments
+    "scaled_dot_product_attention": ("Q", "K", "V", "mask"),
+    "causal_mask": ("n",),
+    "multi_head_attention": ("X", "Wq", "Wk", "Wv", "Wo", "num_heads", "mask"),
+    "cross_attention": ("X", "context", "Wq", "Wk", "Wv"),
+    "scaled_dot_product_attention_backward": ("dO", "Q", "K", "V", "mask"),
+}
+BATCHED = {  # how many of them, from the first, would carry a batch axis
+    "scaled_dot_product_attention": 3, "causal_mask": 0, "multi_head_attention": 1, "cross_attention": 2,
+    "scaled_dot_product_attention_backward": 4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One call of the learner's function."""
+
+    name: str
+    group: str
+    args: tuple[Any, ...]
+    read_only: bool = False
+
+    @property
+    def masked(self) -> bool:
+        return self.name.startswith("mask")
+
+    @property
+    def size(self) -> int:
+        return sum(np.size(a) for a in self.args)
+
+
+def irregular(rng: np.random.Generator, n: int, m: int) -> Array:
+    """A mask with no pattern, in which every row and every column has something allowed and forbidden."""
+    while True:
+        mask = rng.random((n, m)) < 0.55
+        if all(mask.any(axis).all() and not mask.all(axis).any() for axis in (0, 1)):
+            return mask
+
+
+def _attention(rng: np.random.Generator) -> Iterator[Probe]:
+    def qkv(n: int, m: int, dk: int, dv: int, *batch: int) -> tuple[Array, Array, Array]:
+        return (rng.normal(size=(*batch, n, dk)), rng.normal(size=(*batch, m, dk)),
+                rng.normal(size=(*batch, m, dv)))
+
+    Q = np.array([[2.0, 0, 1, 1], [0, 2, -1, 1], [1, -1, 2, 2]])
+    K = np.array([[1.0, 0, 2, 1], [0, 3, 1, -2], [2, 1, 0, 1]])
+    yield Probe("2 × 3, V = I, so the output is the weights", "plain", (Q[:2], K, np.eye(3)))
+    yield Probe("3 × 3, V = I, so the output is the weights", "plain", (Q, K, np.eye(3)))
+    args = (Q[:2], K, np.eye(3), np.array([[1, 0, 1], [1, 1, 0]], dtype=bool))
+    yield Probe("mask with holes, V = I, so the output is the weights", "masked", args)
+    args = (Q, K, np.eye(3), causal_mask(3))
+    yield Probe("mask, causal, V = I, so the output is the weights", "masked", args)
+    for name, shape in {
+        "one query": (1, 4, 3, 2), "one key": (4, 1, 3, 2), "values of width 1": (3, 5, 2, 1),
+        "keys of width 1": (3, 4, 1, 2), "more keys": (5, 7, 3, 4), "the same sizes again": (5, 7, 3, 4),
+        "more queries": (7, 5, 2, 3), "as many keys as queries": (5, 5, 3, 4), "dv = dk": (5, 7, 4, 4),
+        "all sizes equal": (4, 4, 4, 4), "dk = 64": (3, 5, 64, 2), "long": (67, 131, 5, 3),
+    }.items():  # fmt: skip
+        yield Probe(name, "plain", qkv(*shape))
+    Q, K, V = qkv(5, 7, 3, 4)
+    yield Probe("small values", "plain", (Q, K, 1e-5 * V))
+    yield Probe("one sharp and one flat row", "plain", (Q * np.array([[9.0], [1], [1], [1], [0]]), K, V))
+    yield Probe("arrays in column order", "plain", tuple(np.asfortranarray(a) for a in (Q, K, V)))
+
+    Q, K, V = qkv(5, 5, 3, 4)
+    holes = irregular(rng, 5, 5), irregular(rng, 5, 5)
+    yield Probe("mask, square, not causal", "masked", (Q, K, V, holes[0]))
+    yield Probe("mask, square, another one", "masked", (Q, K, V, holes[1]))
+    yield Probe("mask, causal", "masked", (*qkv(6, 6, 3, 4), causal_mask(6)))
+    yield Probe("mask, n ≠ m", "masked", (*qkv(5, 7, 3, 4), irregular(rng, 5, 7)))
+    yield Probe("mask, more queries", "masked", (*qkv(7, 5, 4, 4), irregular(rng, 7, 5)))
+    yield Probe("mask, causal with a past", "masked", (*qkv(3, 7, 3, 2), np.tri(3, 7, 4, dtype=bool)))
+    yield Probe("mask, all allowed", "masked", (*qkv(3, 5, 3, 2), np.ones((3, 5), dtype=bool)))
+    yield Probe("mask, long", "masked", (*qkv(67, 131, 5, 3), irregular(rng, 67, 131)))
+
+    yield Probe("batch", "batch", qkv(5, 7, 3, 4, 2))
+    yield Probe("batch, square", "batch", qkv(5, 5, 3, 4, 2))
+    yield Probe("batch and heads", "batch", qkv(5, 7, 3, 4, 2, 3))
+    yield Probe("mask over a batch", "batch", (*qkv(5, 7, 3, 4, 2), irregular(rng, 5, 7)))
+    per_entry = np.stack([irregular(rng, 5, 7), irregular(rng, 5, 7)])[:, None]
+    yield Probe("mask per batch entry", "per-entry", (*qkv(5, 7, 3, 4, 2, 2), per_entry))
+
+    one = np.array([[1.0, 0], [0, 1]])
+    yield Probe("scores of 1414", "large", (np.array([[2000.0, 0]]), one, np.array([[1.0], [2]])))
+    Q, K, V = qkv(5, 7, 3, 4)
+    Q, K = np.round(2 * Q) + 0.5, np.round(2 * K) + np.arange(7)[:, None]
+    yield Probe("logits × 3600", "large", (3600 * Q, K, V))
+    yield Probe("scores of −100000", "large", (np.full((2, 1), -1e5), np.array([[1.0], [0.5]]), one))
+    rows = np.array([[1.0], [-1], [0]]), np.array([[0.25], [1], [0.5]])
+    yield Probe("rows far apart", "large", (1e5 * rows[0], rows[1], np.eye(3)))
+    low = np.zeros((3, 3))
+    low[0, 0] = low[1, 1] = low[2, 2] = low[1, 0] = low[2, 0] = 1.0
+    eye = np.eye(3)
+    for depth in (5e4, 1e5):  # dk = 4, so that √dk = 2 is exact
+        Q = np.pad(-2 * depth * low, ((0, 0), (0, 1)))
+        args = Q, np.pad(eye, ((0, 0), (0, 1))), eye, causal_mask(3)
+        yield Probe(f"mask, allowed scores of −{depth:.0f}", "fill", args)
+    first = np.array([[1.0, 0, 0, 0]])
+    Q, K = np.array([[2e5], [0]]) * first, np.array([[0.0], [0], [1]]) * first
+    args = Q, K, eye, np.array([[1, 1, 0], [0, 1, 0]], dtype=bool)
+    yield Probe("mask, a forbidden score of 100000", "dominated", args)
+    Q, K = np.array([[-1e17], [-1e17]]) * first, np.array([[2e16], [2e16], [0]]) * first
+    args = Q, K, eye, np.array([[1, 1, 0], [1, 0, 0]], dtype=bool)
+    yield Probe("mask, allowed scores of −1e33", "finite", args)
+    Q, K, V = qkv(3, 4, 3, 2)
+    empty = np.array([[1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0]], dtype=bool)
+    yield Probe("mask with an empty row", "empty", (Q, K, V, empty))
+
+    holes4 = irregular(rng, 3, 4)
+    yield Probe("float mask", "float-mask", (Q, K, V, np.where(holes4, 0.0, -np.inf)))
+    yield Probe("its boolean twin", "float-twin", (Q, K, V, holes4))
+    yield Probe("float32", "float32", tuple(a.astype(np.float32) for a in (Q, K, V)))
+    yield Probe("base", "pair", (Q, K, V))
+    yield Probe("V = 1", "pair", (Q, K, np.ones_like(V)))
+    yield Probe("keys permuted", "pair", (Q, K[[2, 0, 3, 1]], V[[2, 0, 3, 1]]))
+    yield Probe("queries permuted", "pair", (Q[[2, 0, 1]], K, V))
+    yield Probe("scores shifted", "pair", (Q, K + np.array([1.0, -2.0, 0.5]), V))
+    yield Probe("Q changed", "pair", (Q + 1.0, K, V))
+    yield Probe("K changed", "pair", (Q, K[::-1] + 0.5 * V[:, :1], V))
+    yield Probe("V changed", "pair", (Q, K, V[::-1]))
+    yield Probe("masked base", "pair", (Q, K, V, holes4))
+    changed = np.where(holes4[0][:, None], 0.0, 3.0)
+    yield Probe("what row 0 may not see changed", "pair", (Q, K + changed, V - changed, holes4))
+    yield Probe("causal base", "pair", (Q, K[:3], V[:3], causal_mask(3)))
+    future = np.array([[0.0], [0], [5]])
+    yield Probe("the future changed", "pair", (Q, K[:3] + future, V[:3] - future, causal_mask(3)))
+    for dk in (4, 64):
+        q = np.full((1, dk), 0.5)
+        keys = np.stack([np.full(dk, 1.0 / np.sqrt(dk)), np.zeros(dk)])
+        yield Probe(f"scale at dk = {dk}", "pair", (q, keys, np.eye(2)))
+
+
+def _backward(rng: np.random.Generator) -> Iterator[Probe]:
+    """The probes of the forward pass with a gradient that arrives, dO, in front."""
+    groups = ("plain", "masked", "batch", "large", "float32")
+    for probe in _attention(rng):
+        if probe.group in groups and probe.name != "logits × 3600":
+            Q, _, V, *_ = probe.args
+            dO = rng.normal(size=(*Q.shape[:-1], V.shape[-1])).astype(Q.dtype)
+            yield Probe(probe.name.split(", so")[0], probe.group, (dO, *probe.args))
+    Q, K, V, dO = (rng.normal(size=s) for s in ((2, 5, 3), (7, 3), (7, 4), (2, 5, 4)))
+    yield Probe("K and V shared by a batch", "broadcast", (dO, Q, K, V))
+    yield Probe("base", "pair", (dO[0], Q[0], K, V))
+
+
+def _multi_head(rng: np.random.Generator) -> Iterator[Probe]:
+    def inputs(n: int, d_model: int, num_heads: int, *batch: int) -> tuple[Any, ...]:
+        weights = (rng.normal(size=(d_model, d_model)) / np.sqrt(d_model) for _ in range(4))
+        return (1.5 * rng.normal(size=(*batch, n, d_model)), *weights, num_heads)
+
+    X = np.array([[1.0, 0, 2, 1], [0, 2, -1, 1], [2, 1, 0, -1]])
+    mixed = 2 * np.eye(4), np.eye(4)[::-1], np.eye(4), np.array([[1.0, 0, 0, 1], [0, 1, 1, 0]] * 2)
+    yield Probe("3 tokens, 2 heads", "plain", (X, *mixed, 2))
+    for name, shape in {
+        "one token": (1, 6, 2), "5 tokens, 2 heads": (5, 6, 2), "5 tokens, 3 heads": (5, 6, 3),
+        "one head": (5, 6, 1), "heads of width 1": (5, 3, 3), "7 tokens, 4 heads": (7, 12, 4),
+        "long": (67, 8, 4),
+    }.items():  # fmt: skip
+        yield Probe(name, "plain", inputs(*shape))
+    yield Probe("mask, causal, 3 tokens", "masked", (X, *mixed, 2, causal_mask(3)))
+    square = inputs(5, 6, 2)
+    yield Probe("mask, not causal", "masked", (*square, irregular(rng, 5, 5)))
+    yield Probe("mask, another one", "masked", (*square, irregular(rng, 5, 5)))
+    yield Probe("mask, causal", "masked", (*inputs(7, 6, 3), causal_mask(7)))
+    yield Probe("mask, one head", "masked", (*inputs(5, 6, 1), irregular(rng, 5, 5)))
+    yield Probe("mask, all allowed", "masked", (*inputs(4, 6, 2), np.ones((4, 4), dtype=bool)))
+    yield Probe("batch", "batch", inputs(5, 6, 3, 2))
+    yield Probe("batch of 3", "batch", inputs(4, 6, 2, 3))
+    yield Probe("two leading axes", "batch", inputs(5, 6, 3, 2, 4))
+    yield Probe("mask over a batch", "batch", (*inputs(5, 6, 3, 2), irregular(rng, 5, 5)))
+    per_entry = np.stack([irregular(rng, 5, 5), irregular(rng, 5, 5)])[:, None]
+    yield Probe("mask per batch entry", "per-entry", (*inputs(5, 6, 2, 2), per_entry))
+    X, *rest = inputs(5, 6, 2)
+    yield Probe("large scores", "large", (100 * X, *rest))
+    first, eye = np.vstack([np.ones(4), np.zeros((2, 4))]), np.eye(4)
+    for depth in (5e4, 1e5):
+        args = first, -depth / np.sqrt(2) * eye, eye, eye, eye, 2, causal_mask(3)
+        yield Probe(f"mask, allowed scores of −{depth:.0f}", "fill", args)
+    X, *rest = inputs(4, 6, 2)
+    hole = causal_mask(4)
+    hole[1] = False
+    yield Probe("mask with an empty row", "empty", (X, *rest, hole))
+    yield Probe("float mask", "float-mask", (X, *rest, np.where(causal_mask(4), 0.0, -np.inf)))
+    yield Probe("its boolean twin", "float-twin", (X, *rest, causal_mask(4)))
+    X32, *rest32 = (a.astype(np.float32) for a in (X, *rest[:-1]))
+    yield Probe("float32", "float32", (X32, *rest32, 2))
+    yield Probe("4 heads for d_model = 6", "divides", (X, *rest[:-1], 4))
+    yield Probe("base", "pair", (X, *rest))
+    yield Probe("queries permuted", "pair", (X[[2, 0, 3, 1]], *rest))
+    yield Probe("causal base", "pair", (X, *rest, causal_mask(4)))
+    yield Probe("the future changed", "pair", (X + np.array([[0], [0], [0], [2]]), *rest, causal_mask(4)))
+
+
+def _cross(rng: np.random.Generator) -> Iterator[Probe]:
+    def inputs(n: int, m: int, d: int, dc: int, dk: int, dv: int, *batch: int) -> tuple[Array, ...]:
+        X, C = rng.normal(size=(*batch, n, d)), rng.normal(size=(*batch, m, dc))
+        return X, C, rng.normal(size=(d, dk)), rng.normal(size=(dc, dk)), rng.normal(size=(dc, dv))
+
+    X, C = np.array([[1.0, 0], [0, 1]]), np.array([[2.0, 1], [0, -1], [1, 1]])
+    yield Probe("2 tokens, 3 of context", "plain", (X, C, 2 * np.eye(2), np.eye(2)[::-1], np.eye(2)))
+    for name, shape in {
+        "one token": (1, 4, 3, 3, 4, 2), "one of context": (4, 1, 3, 3, 2, 5),
+        "more context": (5, 7, 3, 3, 4, 2), "the same sizes again": (5, 7, 3, 3, 4, 2),
+        "less context": (7, 5, 3, 3, 2, 4),
+        "as long as the context": (5, 5, 3, 3, 4, 2), "all sizes equal": (4, 4, 4, 4, 4, 4),
+        "a context of another width": (5, 7, 3, 6, 4, 2), "long": (67, 131, 5, 5, 3, 4),
+    }.items():  # fmt: skip
+        yield Probe(name, "plain", inputs(*shape))
+    yield Probe("batch", "batch", inputs(5, 7, 3, 3, 4, 2, 2))
+    yield Probe("two leading axes", "batch", inputs(5, 7, 3, 3, 4, 2, 2, 3))
+    X, C, *rest = inputs(3, 4, 3, 3, 4, 2)
+    yield Probe("large scores", "large", (100 * X, 100 * C, *rest))
+    yield Probe("float32", "float32", tuple(a.astype(np.float32) for a in (X, C, *rest)))
+    yield Probe("base", "pair", (X, C, *rest))
+    yield Probe("queries permuted", "pair", (X[[2, 0, 1]], C, *rest))
+    yield Probe("keys permuted", "pair", (X, C[[2, 0, 3, 1]], *rest))
+
+
+_MAKERS = {
+    "scaled_dot_product_attention": _attention,
+    "multi_head_attention": _multi_head,
+    "cross_attention": _cross,
+    "scaled_dot_product_attention_backward": _backward,
+}
+
+
+def probes(kind: str) -> list[Probe]:
+    """Every call that is made of a function, in order; the base once more at the end, and read-only."""
+    if kind == "causal_mask":
+        return [Probe(f"n = {n}", "plain", (n,)) for n in (3, 1, 2, 4, 5, 17)]
+    made = list(_MAKERS[kind](np.random.default_rng(2017)))
+    base = next(p for p in made if p.name == "base")
+    made.append(Probe("base, once more", "again", base.args))
+    made.append(Probe("read-only arrays", "read-only", base.args, read_only=True))
+    masked = [p for p in made if p.name == "its boolean twin"]
+    return made + [Probe("read-only arrays and mask", "read-only", p.args, read_only=True) for p in masked]

@@ -1,0 +1,200 @@
+"""The findings for a reader: one sentence each, the smallest input, yours beside the right one.
+
+Text is built once, as lines of (text, style) pieces; `show` paints it with rich where that is installed.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .outcome import TOLERANCE
+from .reference import Array
+
+if TYPE_CHECKING:
+    from . import Report
+    from .case import Finding
+
+Line = list[tuple[str, str]]
+WIDTH = 100
+ROWS, COLUMNS = 7, 8  # larger matrices are named by their shape
+
+
+def number(x: float) -> str:
+    """Three decimals at most, and no zeros at the end."""
+    if not np.isfinite(x):
+        return str(x).replace("inf", "∞").replace("nan", "NaN").replace("-", "−")
+    if x == int(x) and abs(x) < 1e7:
+        return str(int(x)).replace("-", "−")
+    text = f"{x:.3f}".rstrip("0").rstrip(".") if 1e-3 <= abs(x) < 1e5 else f"{x:.2g}"
+    return text.replace("-", "−")
+
+
+def block(title: str, values: Any, other: Any = None) -> list[Line]:
+    """A small matrix under its name; cells that differ from `other` get a star."""
+    array = np.asarray(values)
+    lead = (0,) * (array.ndim - 2)
+    if other is not None and array.shape == np.shape(other) and lead:
+        wrong = ~np.isclose(array, other, 0, _tolerance(other), equal_nan=True)
+        lead = tuple(int(i) for i in np.argwhere(wrong)[0][: array.ndim - 2]) if wrong.any() else lead
+    caption = title + (f"[{', '.join(map(str, lead))}]" if lead else "")
+    matrix = np.atleast_2d(array[lead])
+    if matrix.shape[0] > ROWS or matrix.shape[1] > COLUMNS:
+        return [[(caption, "bold")], [(f"  {' × '.join(map(str, array.shape))}", "")]]
+    wrong = np.zeros(matrix.shape, dtype=bool)
+    if other is not None and np.shape(other) == array.shape:
+        right = np.atleast_2d(np.asarray(other)[lead])
+        wrong = ~np.isclose(matrix, right, 0, _tolerance(other), equal_nan=True)
+    words = [
+        ["1" if x else "·" for x in row] if matrix.dtype == bool else [number(float(x)) for x in row]
+        for row in matrix
+    ]
+    width = max((len(w) for row in words for w in row), default=1)
+    starred = other is not None
+    lines: list[Line] = [[(caption, "bold")]]
+    for row, flags in zip(words, wrong):
+        marks = [("*" if bad else " ") * starred for bad in flags]
+        cells = [(word.rjust(width) + mark + "  ", "red" * (mark == "*")) for word, mark in zip(row, marks)]
+        lines.append([("  ", ""), *cells])
+    return lines
+
+
+def _tolerance(right: Any) -> float:
+    values = np.abs(np.asarray(right, dtype=float))
+    return TOLERANCE * float(values[np.isfinite(values)].max(initial=0.0))
+
+
+def beside(blocks: list[list[Line]]) -> list[Line]:
+    """Blocks side by side, in as many rows as the width asks for."""
+
+    def length(line: Line) -> int:
+        return sum(len(text) for text, _ in line)
+
+    rows: list[list[list[Line]]] = [[]]
+    used = 0
+    for lines in blocks:
+        wide = max(map(length, lines)) + 3
+        if used and used + wide > WIDTH - 6:
+            rows.append([])
+            used = 0
+        rows[-1].append(lines)
+        used += wide
+    told: list[Line] = []
+    for row in rows:
+        widths = [max(map(length, lines)) + 3 for lines in row]
+        for i in range(max((len(lines) for lines in row), default=0)):
+            line: Line = []
+            for lines, wide in zip(row, widths):
+                piece = lines[i] if i < len(lines) else []
+                line += [*piece, (" " * (wide - length(piece)), "")]
+            told.append(line)
+    return told
+
+
+def wrap(text: str, indent: str, style: str = "", first: str = "") -> list[Line]:
+    """A paragraph in lines of WIDTH."""
+    lines, current = [], indent + first
+    for word in text.split():
+        if len(current) + len(word) + 1 > WIDTH and current.strip():
+            lines.append(current)
+            current = indent + " " * len(first)
+        current += word if current.endswith(" ") or not current else " " + word
+    return [[(line, style)] for line in [*lines, current]]
+
+
+def finding_lines(finding: "Finding", label: str, solution: bool, seen: str = "") -> list[Line]:
+    """One finding: name, sentence, evidence (unless it was just seen), the lesson's sentence, hint."""
+    evidence = finding.evidence if finding.evidence.get("input") != seen else {}
+    lines: list[Line] = [
+        [(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]
+    ]
+    lines += wrap(finding.message, "     ")
+    if finding.severity == "bug" and evidence:
+        name = evidence["input"]
+        lines += [[], [("     The smallest input that shows it: ", "dim"), (name, "dim")]]
+        inputs = [block(key, value) for key, value in evidence["arguments"].items() if np.ndim(value)]
+        told = [f"{k} = {v}" for k, v in evidence["arguments"].items() if not np.ndim(v)]
+        lines += [[("     ", ""), (", ".join(told), "")]] if told else []
+        lines += [[("     ", ""), *line] for line in beside(inputs)]
+        if "problem" in evidence:
+            lines += wrap(evidence["problem"] + ".", "     ", "red", "yours: ")
+        for key in evidence.get("yours", {}):
+            yours, right = evidence["yours"][key], evidence["right"][key]
+            pair = [block(f"your {key}", yours, right), block(f"right {key}", right)]
+            lines += [[], *([("     ", ""), *line] for line in beside(pair))]
+            if np.shape(yours) != np.shape(right):
+                lines.append([(f"     yours has shape {np.shape(yours)}, right is {np.shape(right)}", "red")])
+        lines.append([])
+    if finding.lesson and finding.severity == "bug":
+        lines += wrap(finding.lesson, "     ", "italic", "The lesson: ")
+    if finding.hint:
+        lines += wrap(finding.hint, "     ", "cyan", "Hint: ")
+    if solution and finding.solution:
+        lines += [[], [("     The right lines:", "dim")]]
+        lines += [[("       " + line, "green")] for line in finding.solution.splitlines()]
+    return [*lines, []]
+
+
+def report_lines(report: "Report", solution: bool = False) -> list[Line]:
+    """The whole report."""
+    lines: list[Line] = []
+    for function in report.functions or [""]:
+        found = [f for f in report.findings if f.function == function]
+        bugs = [f for f in found if f.severity == "bug"]
+        mark, word, style = ("✗", "not right yet", "bold red") if bugs else ("✓", "correct", "bold green")
+        if bugs and bugs[0].id.startswith("error-"):
+            word = "cannot be checked"
+        if any(f.id == "error-not-written" for f in found):
+            mark, word, style = "·", "not written yet", "dim"
+        lines += [[(f"{mark} {function or 'This file'}: {word}", style)]]
+        if style == "dim":
+            continue
+        lines.append([])
+        if len(bugs) > 1:
+            lines += [
+                [("  Several things at once; they are listed in the order in which to mend them.", "")],
+                [],
+            ]
+        for i, finding in enumerate(bugs):
+            seen = bugs[i - 1].evidence.get("input", "") if i else ""
+            lines += finding_lines(finding, f"{i + 1}." if len(bugs) > 1 else "→", solution, seen)
+        for finding in found if not bugs else ():
+            lines += finding_lines(finding, "note", solution)
+    elsewhere = [f for f in report.findings if f.function not in (report.functions or [""])]
+    for finding in elsewhere:
+        lines += finding_lines(finding, "→", solution)
+    return lines
+
+
+def as_text(report: "Report", solution: bool = False) -> str:
+    """The report without colours."""
+    return plain(report_lines(report, solution))
+
+
+def plain(lines: list[Line]) -> str:
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines).rstrip()
+
+
+def show(lines: list[Line]) -> None:
+    """Print lines: in colour where rich is installed and the output is a terminal."""
+    try:
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        print(plain(lines))
+        return
+    console = Console(highlight=False, width=None if Console().is_terminal else WIDTH + 20, soft_wrap=True)
+    for line in lines:
+        console.print(Text.assemble(*[(text, style) for text, style in line]))
+
+
+def heatmap(weights: Array, words: list[str]) -> list[Line]:
+    """Attention as shades, one row per query."""
+    width = max(8, *(len(word) + 2 for word in words))
+    lines: list[Line] = [[(" " * width + "".join(word.rjust(width) for word in words), "dim")]]
+    for word, row in zip(words, weights):
+        best = int(np.argmax(row))
+        cells = [f"{' ░▒▓█'[min(4, int(5 * w))] * 2} {w:.2f}".rjust(width) for w in np.clip(row, 0, 1)]
+        lines.append(
+            [(word.rjust(width), ""), *((c, "bold" if j == best else "") for j, c in enumerate(cells))]
+        )
+    return lines

@@ -1,0 +1,113 @@
+"""Mistakes that no table has: the properties of attention that fail, most telling first."""
+
+import numpy as np
+
+from .case import Case
+from .outcome import close, finite, shapes
+from .probes import Probe
+from .properties import PROPERTIES
+
+
+def unknown(case: Case, plain: list[Probe]) -> None:
+    """The properties that fail; at the least, that the numbers are wrong."""
+    before = len(case.findings)
+    if case.told("property-same-answer-twice"):
+        return
+    crashes(case, plain)
+    ran = [p for p in plain if case.learner[p.name].arrays is not None]
+    for probe in filter(case.broken, ran):
+        got, want = shapes(case.learner[probe.name].arrays), shapes(case.right[probe.name])
+        case.tell("property-shape", probe, got=str(got).strip("[]"), want=str(want).strip("[]"))
+    fair = [p for p in ran if not case.broken(p)]
+    if len(case.findings) == before and sum(case.is_right(p, 5e-3) for p in fair) > 0.8 * len(plain):
+        case.tell("property-precision", case.first_wrong(fair))
+        return
+    if case.kind.endswith("backward"):
+        gradients(case, fair)
+    else:
+        properties(case)
+    for probe in case.group("large"):
+        arrays = case.learner[probe.name].arrays
+        if arrays is not None and not finite(arrays):
+            case.tell("property-finite-on-large-logits", probe)
+    if len(case.findings) == before:
+        case.tell("property-wrong-values", case.first_wrong(fair))
+
+
+def gradients(case: Case, probes: list[Probe]) -> None:
+    """Which of dQ, dK, dV is wrong, each on its first input that shows it."""
+    for i, name in enumerate(("dQ", "dK", "dV")):
+        for probe in probes:
+            yours, right = case.learner[probe.name].arrays, case.right[probe.name]
+            if yours and right and not close((*right[:i], yours[i], *right[i + 1 :]), right):
+                case.tell(f"property-gradient-{name}", probe)
+
+
+def crashes(case: Case, probes: list[Probe]) -> None:
+    """The first input on which it raises, and whether all such inputs have n ≠ m."""
+    raised = [p for p in probes if case.raised(p)]
+    if raised:
+        unequal = all(len({np.shape(a)[-2] for a in p.args[:2] if np.ndim(a) > 1}) > 1 for p in raised)
+        where = f'{"with n ≠ m " * unequal}(input "{raised[0].name}")'
+        case.tell("property-crash", raised[0], where=where, problem=case.problem(raised[0]))
+
+
+def unknown_mask(case: Case, masked: list[Probe]) -> None:
+    """Without a mask all is explained, with one it is not."""
+    before = len(case.findings)
+    if all(map(case.raised, masked)):
+        case.tell("property-mask-crash", masked[0], problem=case.problem(masked[0]))
+        return
+    crashes(case, masked)
+    properties(case, "causal base", "masked base")
+    if len(case.findings) == before:
+        case.tell("property-mask", case.first_wrong(p for p in masked if not case.broken(p)))
+
+
+def properties(case: Case, *only: str) -> None:
+    """Relations between the answers to two related calls."""
+    for rule in PROPERTIES:
+        pair = [case.probes.get(rule.first), case.probes.get(rule.second)]
+        if only and not {rule.first, rule.second} & {*only}:
+            continue
+        if any(p is None or case.broken(p) for p in pair):
+            continue
+        first, second = (case.learner[name].arrays for name in (rule.first, rule.second))
+        assert first is not None
+        assert second is not None
+        expected = rule.expected(first[0])
+        if close((second[0][: len(expected)],), (expected,), 1e-4) == rule.must_differ:
+            shown = None if rule.must_differ or len(first) > 1 else (expected,)
+            case.tell(rule.id, pair[1], expected=shown)
+    if not only:
+        scale(case)
+
+
+def scale(case: Case) -> None:
+    """The factor on q·k, read off two weights at two widths: 1/√dk has exponent −1/2."""
+    factors = []
+    for dk in (4, 64):
+        outcome = case.learner.get(f"scale at dk = {dk}")
+        if outcome is None or outcome.arrays is None or outcome.arrays[0].shape != (1, 2):
+            return
+        high, low = outcome.arrays[0][0]
+        if not high > low > 0:
+            return
+        factors.append(float(np.log(high / low)) / (0.5 * np.sqrt(dk)))
+    exponent, factor = np.log(factors[1] / factors[0]) / np.log(16), factors[0] * 2
+    if abs(exponent + 0.5) > 0.02:
+        case.tell("property-scale-exponent", case.probes["scale at dk = 64"], exponent=exponent)
+    elif abs(factor - 1) > 1e-3:
+        case.tell("property-scale-factor", case.probes["scale at dk = 64"], factor=factor)
+
+
+def stateful(case: Case) -> None:
+    """The same call gives the same answer, and another mask another one."""
+    again, base = case.learner["base, once more"].arrays, case.learner["base"].arrays
+    if base is not None and again is not None and not close(again, base, 1e-6):
+        case.tell("property-same-answer-twice", case.probes["base, once more"], expected=base)
+    first, second = (case.probes.get(f"mask, square, {which}") for which in ("not causal", "another one"))
+    if first and second and case.is_right(first) and not case.is_right(second):
+        stale, fresh = case.learner[second.name].arrays, case.learner[first.name].arrays
+        if stale and fresh and close(stale, fresh):
+            case.tell("property-stale-mask", second)

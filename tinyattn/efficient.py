@@ -1,0 +1,406 @@
+"""The attacks on n²: the same attention without its n × m matrix, and one that gives the matrix up.
+
+Three are exact and share one kernel, `_tiled`: it walks over the score matrix tile by tile, keeps one tile, and
+carries a running softmax along (Milakov & Gimelshein 2018; FlashAttention, Dao et al. 2022). They differ in which
+tiles are visited: all of them or those under the diagonal (flash), a band (sliding window), a list (block-sparse).
+Linear attention replaces the softmax's exponential by a product of features; then the sums over the past fit into
+a matrix of fixed size.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .attention import scaled_dot_product_attention, scores_shape, split_mask
+from .ops import _like, concatenate, exp, expand_dims, masked_fill, where
+from .tensor import Array, Tensor, as_tensor, fused, op, region
+
+__all__ = [
+    "bigbird_blocks", "block_sparse_attention", "flash_attention", "global_blocks", "linear_attention",
+    "linear_attention_step", "local_blocks", "longformer_blocks", "random_blocks", "sliding_window_attention",
+]  # fmt: skip
+
+FAR = 1 << 60  # farther than any key: the end of a band that is open
+
+# --- three exact forms --------------------------------------------------------------------------------
+
+
+def flash_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any = None, scale: float | None = None,
+                    block_size: int = 256) -> Tensor:  # fmt: skip
+    """softmax(Q Kᵀ · scale) V, exactly, in memory that grows with n + m instead of n · m (Dao et al. 2022).
+
+    Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv), and mask, scale, empty rows and NaN as in
+    `scaled_dot_product_attention`. causal: query i sees key j ≤ i + m - n, and whatever mask allows of these.
+    block_size: all that is held of the scores is a tile of block_size × 2 block_size; any size gives the same result.
+    """
+    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    shape = scores_shape(Q, K, V)
+    if mask is not None:
+        split_mask(mask, shape, Q.dtype)  # an error if it does not fit
+    if block_size < 1:
+        raise ValueError(f"block_size {block_size}: a tile has at least one row; 256 suits most caches")
+    inputs = (Q, K, V) if mask is None else (Q, K, V, mask)
+    return _tiled(*inputs, plan=_Plan(_scale(scale, Q), (block_size, 2 * block_size), (0 if causal else -FAR, FAR)))
+
+
+def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: bool = True,
+                             scale: float | None = None) -> Tensor:  # fmt: skip
+    """Attention to the window positions that end with one's own: time and memory n · window (Beltagy et al. 2020).
+
+    Q, K (..., n, dk), V (..., n, dv) -> (..., n, dv): query i sees i - window < j ≤ i; without causal |i - j| < window.
+    Equals `scaled_dot_product_attention` under `sliding_window_mask`. Raises ValueError for n ≠ m or window < 1.
+    """
+    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    *_, n, m = scores_shape(Q, K, V)
+    if n != m:
+        raise ValueError(f"{n} queries and {m} keys: a window slides along one sequence, so both must be equally many. "
+                         "Use flash_attention with mask=sliding_window_mask(n, window, m)")  # fmt: skip
+    if window < 1:
+        raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
+    side = min(max(window, 64), 256)  # of a tile: a few per block of queries cover its band
+    return _tiled(Q, K, V, plan=_Plan(_scale(scale, Q), (side, side), (0 if causal else 1 - window, window - 1)))
+
+
+def block_sparse_attention(Q: Any, K: Any, V: Any, block_mask: Any, block_size: int, *,
+                           scale: float | None = None) -> Tensor:  # fmt: skip
+    """Attention between listed blocks of queries and keys only: the cost is that of the blocks listed.
+
+    Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv).
+    block_mask: booleans (⌈n / block_size⌉, ⌈m / block_size⌉), or with the leading axes of the scores before them:
+        True where the queries of block I may attend to the keys of block J. See `longformer_blocks`, `bigbird_blocks`.
+    Raises TypeError for a block mask that is not boolean, ValueError for one that does not fit.
+    """
+    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    *lead, n, m = scores_shape(Q, K, V)
+    blocks = np.array(block_mask)  # a copy: the way back reads it again
+    if blocks.dtype != bool:
+        raise TypeError(f"block_mask is {blocks.dtype}, not boolean (True = may attend): use block_mask.astype(bool)")
+    if block_size < 1:
+        raise ValueError(f"block_size {block_size}: a block has at least one position")
+    wanted = (*lead, -(-n // block_size), -(-m // block_size))
+    if blocks.ndim not in (2, len(wanted)) or not _broadcasts(blocks.shape, wanted):
+        raise ValueError(f"block mask of shape {blocks.shape} for {n} queries and {m} keys in blocks of {block_size}: "
+                         f"it must be {wanted[-2:]}, or broadcast to {wanted}")  # fmt: skip
+    wide = max(block_size, 512 // block_size * block_size)  # neighbouring blocks make one tile up to this wide
+    return _tiled(Q, K, V, plan=_Plan(_scale(scale, Q), (block_size, wide), blocks=np.broadcast_to(blocks, wanted)))
+
+
+def _scale(scale: float | None, Q: Tensor) -> float:
+    return 1 / math.sqrt(Q.shape[-1] or 1) if scale is None else scale
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(shape, to) == to
+    except ValueError:
+        return False
+
+
+# --- their kernel: tiles with a running softmax ---------------------------------------------------------
+
+
+class _Plan(NamedTuple):
+    """Which tiles are visited."""
+
+    scale: float
+    size: tuple[int, int]  # of a tile: queries, keys
+    band: tuple[int, int] = (-FAR, FAR)  # how far a key may lie behind its query, from … to
+    blocks: Array | None = None  # (..., ⌈n / r⌉, ⌈m / r⌉) booleans, for tiles of r queries
+
+
+def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: _Plan) -> Any:
+    """What the tiles compute, with the whole matrix at once: the twin for second derivatives."""
+    n, m = Q.shape[-2], K.shape[-2]
+    forbidden = _forbidden(n, m, m - n, plan.band)
+    if plan.blocks is not None:
+        r = plan.size[0]
+        forbidden = forbidden | ~plan.blocks.repeat(r, -2).repeat(r, -1)[..., :n, :m]
+    if mask is None or mask.dtype == bool:
+        allowed = ~forbidden if mask is None else (mask.numpy() if isinstance(mask, Tensor) else mask) & ~forbidden
+        return scaled_dot_product_attention(Q, K, V, allowed, scale=plan.scale)
+    return scaled_dot_product_attention(Q, K, V, masked_fill(mask, forbidden, -np.inf), scale=plan.scale)
+
+
+def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Array | None = None, *, extra: Any,
+                    needs: Any, plan: _Plan) -> tuple[Any, ...]:  # fmt: skip
+    """The way back. It computes each tile of P = softmax(S) again, from what two numbers a row have kept of it:
+
+    dV = Pᵀ G,   dS = P ∘ (G Vᵀ - D),   dQ = dS K · scale,   dK = dSᵀ Q · scale,   dmask = dS
+
+    D, the row sums of P ∘ G Vᵀ, would need the whole row; but they are the row sums of G ∘ out.
+    """
+    Q, K, V, top, total = extra
+    dtype = out.dtype
+    dQ, dK, dV = np.zeros(Q.shape, dtype), np.zeros(K.shape, dtype), np.zeros(V.shape, dtype)
+    dmask = np.zeros((1,) * (Q.ndim - mask.ndim) + mask.shape, dtype) if mask is not None and needs[3] else None
+    spare = _buffer(Q, K, plan, dtype)
+    for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
+        G = g[head][rows] / total[head][rows]  # P = e^(S - top) / total: divided here, once for all tiles of the row
+        D = np.sum(G * out[head][rows], axis=-1, keepdims=True)
+        for cols, S in tiles:  # S (r, c)
+            S -= top[head][rows]
+            P = np.exp(S, out=S)
+            dV[head][cols] += P.T @ G  # (c, r) @ (r, dv)
+            dS = np.matmul(G, V[head][cols].T, out=spare[: P.size].reshape(P.shape))  # (r, dv) @ (dv, c)
+            dS -= D
+            dS *= P
+            dQ[head][rows] += dS @ K[head][cols]  # (r, c) @ (c, dk)
+            dK[head][cols] += dS.T @ q  # (c, r) @ (r, dk)
+            if dmask is not None:
+                _add_tile(dmask, head, rows, cols, dS)
+    dQ *= plan.scale
+    return dQ, dK, dV, dmask
+
+
+@fused(_plain, _tiled_backward)
+def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Plan) -> tuple[Array, Any]:
+    """The softmax of a row from its pieces. Of the scores s seen so far a row keeps three things:
+
+        top = max s,   total = Σ e^(s - top),   out = Σ e^(s - top) v
+
+    A piece that raises the maximum shrinks what was summed under the old one by e^(old - new); the rest is addition.
+    At the end out / total is the attention. For the way back top and total stay. (The paper keeps one number, their
+    log-sum-exp top + log total; where scores are large it has too few digits left for the total.)
+    """
+    dtype = np.result_type(Q, K, V, 0.0)
+    lead, n, dv = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), Q.shape[-2], V.shape[-1]
+    Q, K, V = (np.broadcast_to(x, lead + x.shape[-2:]) for x in (Q, K, V))
+    if mask is not None and not (np.isfinite(K).all() and np.isfinite(V).all()):
+        K, V = _without_unused(K, V, mask, n, plan.band)
+    out = np.zeros((*lead, n, dv), dtype)
+    top, total = np.full((*lead, n, 1), -np.inf, dtype), np.zeros((*lead, n, 1), dtype)
+    ones = np.ones((min(plan.size[1], K.shape[-2]), 1), dtype)
+    for head, rows, _, tiles in _walk(Q, K, mask, plan, dtype):
+        o, t, old = out[head][rows], total[head][rows], top[head][rows]  # views: what is written there stays
+        for cols, S in tiles:  # S (r, c)
+            new = np.maximum(old, S.max(axis=-1, keepdims=True))
+            shift = np.where(np.isfinite(new), new, 0)  # a row that has seen nothing yet: -inf - (-inf) is NaN
+            S -= shift
+            P = np.exp(S, out=S)
+            shrink = np.exp(old - shift)
+            t *= shrink
+            t += P @ ones[: P.shape[1]]  # the row sums, at the speed of a product
+            o *= shrink
+            o += P @ V[head][cols]  # (r, c) @ (c, dv)
+            old[...] = new
+    total[total == 0] = 1  # rows that saw nothing: 0 / 1, and e^(-inf - 0) on the way back
+    top[top == -np.inf] = 0
+    out /= total
+    return out, (Q, K, V, top, total)
+
+
+def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan,
+          dtype: Any) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, Array]]]]:  # fmt: skip
+    """By heads and blocks of queries: (head, rows, q · scale, tiles), the tiles being (columns, scores), one at a time.
+
+    Scores are -inf where the band or a boolean mask forbids; a float mask is added. All tiles share one array in turn.
+    """
+    n, m = Q.shape[-2], K.shape[-2]
+    r, c = plan.size
+    if mask is not None:
+        mask = np.broadcast_to(mask, (*Q.shape[:-1], m))
+    buffer = _buffer(Q, K, plan, dtype)
+    forbidden = functools.cache(_forbidden)  # along the band's edge one tile looks like another
+
+    def tiles(head: Any, rows: slice, q: Array) -> Iterator[tuple[slice, Array]]:
+        for start, end in _runs(head, rows, m, m - n, plan):
+            for j in range(start, end, c):
+                cols = slice(j, min(j + c, end))
+                S = buffer[: len(q) * (cols.stop - j)].reshape(len(q), -1)
+                np.matmul(q, K[head][cols].T, out=S)  # (r, dk) @ (dk, c)
+                if mask is not None and mask.dtype == bool:
+                    np.copyto(S, -np.inf, where=~mask[head][rows, cols])
+                elif mask is not None:
+                    S += mask[head][rows, cols]
+                ahead = rows.start + m - n - j  # how far the first key lies behind the first query
+                if ahead - S.shape[1] + 1 < plan.band[0] or ahead + S.shape[0] - 1 > plan.band[1]:
+                    np.copyto(S, -np.inf, where=forbidden(*S.shape, ahead, plan.band))
+                yield cols, S
+
+    for head in np.ndindex(Q.shape[:-2]):
+        for i in range(0, n, r):
+            rows = slice(i, min(i + r, n))
+            q = Q[head][rows] * plan.scale
+            yield head, rows, q, tiles(head, rows, q)
+
+
+def _runs(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> list[tuple[int, int]]:
+    """(start, end) of the keys to visit for some rows: the band's, or each run of neighbouring listed blocks."""
+    if plan.blocks is None:
+        return [(max(0, rows.start + offset - plan.band[1]), min(m, rows.stop + offset - plan.band[0]))]
+    r = plan.size[0]
+    edges = np.flatnonzero(np.diff(plan.blocks[head][rows.start // r], prepend=False, append=False)) * r
+    return [(start, min(end, m)) for start, end in edges.reshape(-1, 2).tolist()]
+
+
+def _buffer(Q: Array, K: Array, plan: _Plan, dtype: Any) -> Array:
+    """Room for one tile."""
+    return np.empty(min(plan.size[0], Q.shape[-2]) * min(plan.size[1], K.shape[-2]), dtype)
+
+
+def _forbidden(n: int, m: int, ahead: int, band: tuple[int, int]) -> Array:
+    """(n, m) booleans, True outside the band: key j lies i + ahead - j positions behind query i."""
+    i, j = np.arange(ahead, n + ahead)[:, None], np.arange(m)
+    forbidden: Array = (i - band[0] < j) | (i - band[1] > j)
+    return forbidden
+
+
+def _without_unused(K: Array, V: Array, mask: Array, n: int, band: tuple[int, int]) -> tuple[Array, Array]:
+    """K and V with zeros for keys that no query may attend to: their NaN must not meet a weight of 0."""
+    m = K.shape[-2]
+    mask = np.broadcast_to(mask, (*mask.shape[:-2], n, m))
+    used = np.zeros((*mask.shape[:-2], m), bool)
+    for i in range(n):  # a row at a time: no second (n, m) array
+        row = mask[..., i, :] if mask.dtype == bool else mask[..., i, :] != -np.inf
+        used |= row & ~_forbidden(1, m, i + m - n, band)[0]
+    return np.where(used[..., None], K, 0), np.where(used[..., None], V, 0)
+
+
+def _add_tile(total: Array, head: tuple[int, ...], rows: slice, cols: slice, tile: Array) -> None:
+    """total[head][rows, cols] += tile, summed over the axes that total has broadcast from length 1."""
+    target = total[tuple(i if length > 1 else 0 for i, length in zip(head, total.shape))]
+    for axis, length in enumerate(target.shape):
+        if length == 1:
+            tile = tile.sum(axis, keepdims=True)
+    target[rows if len(target) > 1 else slice(1), cols if target.shape[1] > 1 else slice(1)] += tile
+
+
+# --- patterns of blocks ---------------------------------------------------------------------------------
+
+
+def local_blocks(n: int, reach: int = 1) -> Array:
+    """(n, n) booleans: each block and its `reach` neighbours on either side."""
+    I = np.arange(n)
+    mask: Array = abs(I[:, None] - I) <= reach
+    return mask
+
+
+def global_blocks(n: int, count: int = 1) -> Array:
+    """(n, n) booleans: the first `count` blocks attend to all, and all to them."""
+    I = np.arange(n)
+    mask: Array = (I[:, None] < count) | (count > I)
+    return mask
+
+
+def random_blocks(n: int, count: int, rng: np.random.Generator) -> Array:
+    """(n, n) booleans: `count` random blocks in each row."""
+    mask: Array = rng.permuted(np.broadcast_to(np.arange(n) < count, (n, n)), axis=1)
+    return mask
+
+
+def longformer_blocks(n: int, reach: int = 1, count: int = 1) -> Array:
+    """Local and global blocks (Beltagy et al. 2020): any two positions are two steps apart, by way of a global one."""
+    return local_blocks(n, reach) | global_blocks(n, count)
+
+
+def bigbird_blocks(n: int, rng: np.random.Generator, reach: int = 1, count: int = 1, random: int = 3) -> Array:
+    """Local, global and random blocks (BigBird, Zaheer et al. 2020): random links keep paths short."""
+    return longformer_blocks(n, reach, count) | random_blocks(n, random, rng)
+
+
+# --- linear attention -----------------------------------------------------------------------------------
+
+
+def elu_plus_one(x: Any) -> Tensor:
+    """φ(x) = x + 1 for x > 0, eˣ otherwise: positive, so that weights are."""
+    x = as_tensor(x)
+    positive = x > 0
+    return where(positive, x + 1, exp(masked_fill(x, positive, 0.0)))
+
+
+@region
+def linear_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, feature_map: Callable[[Any], Any] = elu_plus_one,
+                     key_mask: Any = None) -> Tensor:  # fmt: skip
+    """Attention with weights φ(q)·φ(k) / Σ φ(q)·φ(k) in place of the softmax: time n + m (Katharopoulos et al. 2020).
+
+        out = φ(Q) (φ(K)ᵀ V) / φ(Q) (φ(K)ᵀ 1)
+
+    The brackets are the whole idea: (φ(Q) φ(K)ᵀ) V is n × m × d; bracketed to the right nothing is n × m. The price:
+    what is read of the past is a matrix of fixed size, φ(K)ᵀ V, in which many keys cannot be told apart.
+
+    Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv). causal: query i sees key j ≤ i + m - n.
+    feature_map: φ, (..., dk) -> (..., f), ≥ 0. key_mask: booleans (..., m), True = may attend.
+    A query that sees no key gets zeros.
+    """
+    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    *lead, n, m = scores_shape(Q, K, V)
+    masked = None if key_mask is None else ~_key_mask(key_mask, (*lead, m))[..., None]  # (..., m, 1)
+    if masked is not None:  # before φ, as a NaN there would spoil the gradient
+        K, V = masked_fill(K, masked, 0.0), masked_fill(V, masked, 0.0)
+    q, k, v = feature_map(Q), feature_map(K), _with_ones(V)
+    if masked is not None:
+        k = masked_fill(k, masked, 0.0)
+    return _normalised(_prefix_product(q, k, v, m - n) if causal else q @ (k.mT @ v))
+
+
+def linear_attention_step(q: Any, k: Any, v: Any, state: Any = None, *,
+                          feature_map: Callable[[Any], Any] = elu_plus_one) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Causal linear attention as a recurrent network: one position, and a state of fixed size.
+
+        state ← state + φ(k) [v, 1]ᵀ,      out = φ(q) state, its last column dividing the others
+
+    q, k (..., dk), v (..., dv), state (..., f, dv + 1) or None at the start -> (out (..., dv), state).
+    """
+    k, v = expand_dims(feature_map(k), -1), expand_dims(_with_ones(as_tensor(v)), -2)
+    state = k * v if state is None else state + k * v  # (..., f, 1) · (..., 1, dv + 1)
+    out = _normalised(expand_dims(feature_map(q), -2) @ state)  # (..., 1, f) @ (..., f, dv + 1)
+    return out[..., 0, :], state
+
+
+def _with_ones(v: Tensor) -> Tensor:
+    """[v, 1]: the sum of weights then comes out of the same product as the weighted sum."""
+    return concatenate([v, np.ones((*v.shape[:-1], 1), v.dtype)], -1)
+
+
+def _normalised(sums: Tensor) -> Tensor:
+    """The weighted sums over the sum of weights, the last column; zeros where that is 0."""
+    weight = sums[..., -1:]
+    return sums[..., :-1] / masked_fill(weight, weight == 0, 1.0)
+
+
+def _key_mask(key_mask: Any, shape: tuple[int, ...]) -> Array:
+    mask: Array = key_mask.numpy() if isinstance(key_mask, Tensor) else np.asarray(key_mask)
+    if mask.dtype != bool:
+        raise TypeError(f"key_mask is {mask.dtype}, not boolean (True = may attend): use key_mask.astype(bool)")
+    if not mask.ndim or not _broadcasts(mask.shape, shape):
+        raise ValueError(f"key_mask of shape {mask.shape}: it says which keys count, so it must broadcast to {shape}")
+    return mask
+
+
+CHUNK = 128
+
+
+@op(lambda g, out, q, k, v, offset: _like(g, _prefix_product)(g, v, k, offset),
+    lambda g, out, q, k, v, offset: _later(g, v, g, q, offset + q.shape[-2] - k.shape[-2]),
+    lambda g, out, q, k, v, offset: _later(g, k, q, g, offset + q.shape[-2] - k.shape[-2]))  # fmt: skip
+def _prefix_product(q: Array, k: Array, v: Array, offset: int) -> Any:
+    """outᵢ = Σ over j ≤ i + offset of (qᵢ·kⱼ) vⱼ, with a running state Σ kⱼ vⱼᵀ in place of the sum.
+
+    Chunk by chunk: what lies before a chunk is in the state, what lies inside it is a small triangle of scores.
+    The derivatives are of the same form, so the op is its own way back:
+    dqᵢ = Σ (gᵢ·vⱼ) kⱼ over the same j;   dkⱼ = Σ (vⱼ·gᵢ) qᵢ and dvⱼ = Σ (kⱼ·qᵢ) gᵢ over the i that saw j
+    """
+    n, m = q.shape[-2], k.shape[-2]
+    lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    out = np.zeros((*lead, n, v.shape[-1]), np.result_type(q, k, v))
+    state, done = np.zeros((*lead, k.shape[-1], v.shape[-1]), out.dtype), 0
+    for i in range(0, n, CHUNK):
+        first, last = (min(max(x + offset, 0), m) for x in (i, min(i + CHUNK, n)))  # keys first … last - 1 are new
+        state += k[..., done:first, :].mT @ v[..., done:first, :]  # (f, c) @ (c, dv)
+        done = first
+        rows, keys = q[..., i : i + CHUNK, :], k[..., first:last, :]
+        scores = rows @ keys.mT  # (c, f) @ (f, c)
+        scores *= ~_forbidden(rows.shape[-2], keys.shape[-2], i + offset - first, (0, FAR))
+        out[..., i : i + CHUNK, :] = rows @ state + scores @ v[..., first:last, :]
+    return out
+
+
+def _later(g: Any, q: Any, k: Any, v: Any, offset: int) -> Any:
+    """The prefix product from the far end: over later positions instead of earlier ones."""
+    q, k, v = (x[..., ::-1, :] for x in (q, k, v))
+    return _like(g, _prefix_product)(q, k, v, offset)[..., ::-1, :]
