@@ -142,7 +142,7 @@ def look_at_year(texts, dates, weights):
 
 def learn_dates(demo, forms, seeds):
     """For each seed: a model, and on 300 dates that it never saw, in each form: exact, weight on the year, blind."""
-    width, steps, batch, lr = (32, 220, 32, 8e-3) if demo.quick else (64, 600, 64, 3e-3)
+    width, steps, batch, lr = (32, 220, 32, 8e-3) if demo.quick else (64, 900, 64, 4e-3)
     days = [FIRST + datetime.timedelta(days=i) for i in range(COUNT)]
     models, figures = [], []
     for seed in demo.track(seeds, "learning to read dates"):
@@ -177,17 +177,19 @@ def show_dates(demo, forms, figures):
 
 def plot_alignment(figure, model, date, forms):
     """A row for each character that is written, a column for each that is read."""
-    for axes, form in zip(figure.subplots(len(forms), 1), forms):
-        text = form(date)
+    texts = [form(date) for form in forms]
+    longest = max(map(len, texts))
+    for axes, text in zip(figure.subplots(len(texts), 1), texts):
         (answer,), (weights,) = translate(model, [text])
         image = axes.imshow(weights, cmap="viridis", vmin=0, vmax=1, aspect="equal")
         axes.set_xticks(range(len(text)), ["␣" if c == " " else c for c in text], family="monospace")
         axes.set_yticks(range(len(answer)), list(answer), family="monospace")
         axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
         axes.grid(False)
         start = text.index(str(date.year)) - 0.5
         axes.plot([start, start + 4, start + 4, start, start], [-0.5, -0.5, 3.5, 3.5, -0.5], color=_demo.ORANGE)
-        axes.set_anchor("W")
+        axes.set_xlim(-0.5, longest - 0.5)  # cells of one size
         axes.set(title=text, ylabel="written")
     axes.set_xlabel("read")
     figure.colorbar(image, ax=figure.axes, shrink=0.4, label="weight", aspect=30)
@@ -267,7 +269,7 @@ def retrieval(seed, steps, facts):
         questions, _, answers = ask(rng, old, N * T)
         return questions, None, answers
 
-    knower = train_answerer(by_heart, steps, rng)
+    knower = train_answerer(by_heart, steps // 3, rng)
     right = {"with memory": [], "without, by heart": [], "the first, memory taken away": []}
     with ta.no_grad():
         for world in (np.repeat(old, 50, axis=0), worlds(rng, 50, ~known)):  # facts trained on; none trained on
@@ -304,6 +306,7 @@ def plot_retrieval(figure, model, questions, facts, count=8):
     axes.set_xticks(range(count), [f"{n}'s {t}: {w}" for n, t, w in texts], rotation=35, ha="right")
     axes.set_yticks(range(count), [f"{texts[i][0]}'s {texts[i][1]}?" for i in asked])
     axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
     axes.grid(False)
     axes.set(title="Each question finds its fact", xlabel="keys and values: the memory", ylabel="queries")
     figure.colorbar(image, ax=axes, label="weight")
@@ -323,7 +326,7 @@ def main(demo):
     demo.plot("dates", plot_alignment, models[0], datetime.date(1987, 3, 24), shown, size=(8, 3.4 * len(shown)))
 
     demo.heading("(c) Retrieval: a question answered from a memory")
-    steps, facts = (120, 16) if demo.quick else (300, 32)
+    steps, facts = (120, 16) if demo.quick else (500, 32)
     runs = [retrieval(seed, steps, facts) for seed in demo.track(seeds, "learning to look up")]
     right = {name: np.array([run[0][name] for run in runs]) for name in runs[0][0]}  # (seeds, 2)
     demo.table(f"right answers, {len(runs)} seeds: mean, and the least and the most",
