@@ -12,7 +12,8 @@ likely, would leave the same doubt). What there is to see:
   with the very numbers of a run that was never stopped.
 
 Time is this process's CPU time, so that other work on the machine does not count. The full form trains one model,
-that of --seed; --seeds 3 trains three. Measured: seeds 0, 1 and 2.
+that of --seed; --seeds 3 trains three. Measured: seeds 0, 1, 2 end at 1.41, 1.38, 1.41 nats. --prompt "She was "
+chooses how the written text begins.
 """
 
 import contextlib

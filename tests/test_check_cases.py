@@ -7,20 +7,28 @@ from learners.corpus import bugs, check, findings_on
 from tinyattn.check.reference import scaled_dot_product_attention as right
 
 HEAD = "def scaled_dot_product_attention(Q, K, V, mask=None):\n"
-BODY = HEAD + """    s = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
+BODY = (
+    HEAD
+    + """    s = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
     if mask is not None:
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(axis=-1, keepdims=True))
     w = e / e.sum(axis=-1, keepdims=True)
 """
+)
 
 
 def test_ck01_softmax_over_the_queries_is_rejected_with_the_reason():
     rng = np.random.default_rng(5)
     q, k, v = (rng.normal(size=(4, 8)) for _ in range(3))
-    np.testing.assert_allclose(right(q, k, v)[0, :3], [-0.0499715242544008, -0.7834815634870688, 0.36012584484597376])
+    np.testing.assert_allclose(
+        right(q, k, v)[0, :3], [-0.0499715242544008, -0.7834815634870688, 0.36012584484597376]
+    )
     for axis in (0, -2):
-        found = check(BODY.replace("axis=-1", f"axis={axis}").replace("K.swapaxes(-1, -2)", "K.T") + "    return w @ V\n")
+        found = check(
+            BODY.replace("axis=-1", f"axis={axis}").replace("K.swapaxes(-1, -2)", "K.T")
+            + "    return w @ V\n"
+        )
         assert bugs(found) == ["softmax-over-queries"]
         assert "rows" in found[0].message
 
@@ -43,7 +51,8 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     moved, flat = "reshape(*b, n, h, size).swapaxes(-2, -3)", "reshape(*b, h, n, size)"
     for split, join, names in (
         (moved, ".swapaxes(-2, -3)", []), (flat, "", ["heads-split-and-merge"]),
-        (flat, ".swapaxes(-2, -3)", ["heads-split-without-transpose"]), (moved, "", ["heads-merge-without-transpose"]),
+        (flat, ".swapaxes(-2, -3)", ["heads-split-without-transpose"]),
+        (moved, "", ["heads-merge-without-transpose"]),
     ):  # fmt: skip
         assert bugs(check(body.replace("SPLIT", split).replace("JOIN", join))) == names
 
@@ -89,7 +98,10 @@ def test_ck05_stages_are_told_apart():
     note = next(f for f in flat if f.id == "property-leading-axes")
     assert note.severity == "note"
     assert note.message.startswith("Works in 2-D; with a batch axis: ValueError")
-    square = check(BODY.replace("s.max(axis=-1, keepdims=True)", "s.max(axis=-1).reshape(len(K), 1)") + "    return w @ V\n")
+    square = check(
+        BODY.replace("s.max(axis=-1, keepdims=True)", "s.max(axis=-1).reshape(len(K), 1)")
+        + "    return w @ V\n"
+    )
     assert bugs(square) == ["property-crash"]
     assert "n ≠ m" in square[0].message
     heads = check(BODY.replace("    s = Q", "    assert Q.ndim < 4\n    s = Q") + "    return w @ V\n")
@@ -101,7 +113,9 @@ def test_a_float_mask_misread_and_masks_per_entry_are_notes():
     found = check(BODY + "    return w @ V\n")
     assert bugs(found) == []
     assert "property-float-mask" in [f.id for f in found]
-    squeezed = check(BODY.replace("np.where(mask", "np.where(mask if mask.ndim < 3 else mask[:, 0]") + "    return w @ V\n")
+    squeezed = check(
+        BODY.replace("np.where(mask", "np.where(mask if mask.ndim < 3 else mask[:, 0]") + "    return w @ V\n"
+    )
     assert bugs(squeezed) == []
     assert squeezed[0].id == "mask-rank"
 

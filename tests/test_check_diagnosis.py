@@ -99,7 +99,7 @@ def test_every_edit_of_the_table_is_named(kind):
             continue
         if mutant.id in silent and kind != "scaled_dot_product_attention":
             continue  # copies are modified there, and extremes of masks are not tried backward
-        edits = mutant.edits if matrix.home(mutant)[0] == kind else mutant.edits[:1]
+        edits = mutant.edits[:6] if matrix.home(mutant)[0] == kind else mutant.edits[:1]
         for number, edit in enumerate(edits):
             edit = {name: text.replace(mutants.FILL, "-10.0") for name, text in edit.items()}
             unchanged = mutants.source(kind, (edit,)) == mutants.source(kind)
@@ -150,7 +150,9 @@ def test_probes_tell_all_mutants_from_the_right_program():
 def test_the_kill_matrix_in_the_docs_is_the_one_the_code_makes(request):
     page = request.config.rootpath / "docs" / "kill_matrix.md"
     assert page.read_text(encoding="utf-8") == matrix.markdown()
-    rows = re.findall(r"^\| ([a-z-]+) \|.*\| ([a-z-]+)(?: \(note\))? \|$", page.read_text(encoding="utf-8"), re.M)
+    rows = re.findall(
+        r"^\| ([a-z-]+) \|.*\| ([a-z-]+)(?: \(note\))? \|$", page.read_text(encoding="utf-8"), re.M
+    )
     assert len(rows) > 45
     assert [row for row in rows if row[0] != row[1] and row != ("mistake", "named")] == []
 
@@ -173,7 +175,9 @@ def test_evidence_is_the_smallest_input_with_both_numbers():
 def test_fills_of_any_size_are_fitted():
     edit = mutants.BY_ID["mask-fill-small"].edits[0]
     for value in ("-3.7", "-0.9", "-12.25", "-300.0", "-9e4"):
-        function = mutants.program("scaled_dot_product_attention", ({"mask": edit["mask"].replace("FILL", value)},))
+        function = mutants.program(
+            "scaled_dot_product_attention", ({"mask": edit["mask"].replace("FILL", value)},)
+        )
         assert bugs(findings_on(function, "scaled_dot_product_attention")) == ["mask-fill-small"], value
 
 

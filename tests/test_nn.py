@@ -77,7 +77,8 @@ def test_state_dict_is_a_copy_and_survives_a_round_trip():
     [
         (lambda s: s.pop("first.bias"), "missing first.bias; unexpected none"),
         (lambda s: s.update(extra=np.ones(2)), "missing none; unexpected extra"),
-        (lambda s: s.update(shift=np.ones(3)), r"shift \(3,\) for \(2,\)"),
+        (lambda s: s.update(shift=np.ones(3)), r"shift \(3,\) float64 for \(2,\)"),
+        (lambda s: s.update(shift=np.array(["a", "b"])), r"shift \(2,\) <U1"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(spoil, message):
@@ -540,6 +541,17 @@ def test_any_attention_function_can_compute_the_heads():
     assert calls == [((3, 2, 4, 3), None, {})]
 
 
+@pytest.mark.parametrize("kv", [6, 3, 1])
+def test_the_efficient_forms_can_compute_the_heads(kv):
+    x, mask = normal(2, 5, 12), ta.padding_mask(np.array([5, 3]), 5) & ta.causal_mask(5)
+    window = functools.partial(ta.efficient.sliding_window_attention, window=2)
+    plain, flash, local = (nn.MultiHeadAttention(12, 6, num_kv_heads=kv, rng=0, **options) for options in
+                           ({}, {"attention": ta.efficient.flash_attention}, {"attention": window}))  # fmt: skip
+    np.testing.assert_allclose(flash(x, mask=mask).numpy(), plain(x, mask=mask).numpy(), atol=1e-14)
+    right = plain(x, mask=ta.sliding_window_mask(5, 2)).numpy()
+    np.testing.assert_allclose(local(x).numpy(), right, atol=1e-14)
+
+
 def test_it_works_without_a_batch_axis_and_with_several():
     layer, x = randomise(nn.MultiHeadAttention(6, 2, rng=0)), normal(2, 3, 5, 6)
     out = layer(x).numpy()
@@ -667,11 +679,28 @@ def test_generate_repeats_with_its_seed_and_draws_from_the_softmax():
     assert set(model.generate(ids, 1, top_k=2, rng=3)[:, 1]) == set(allowed)
 
 
+def test_dropout_of_everything_leaves_the_residual_stream():
+    x = normal(3, 4)
+    block = randomise(nn.TransformerBlock(4, 2, dropout=1.0, rng=0))
+    np.testing.assert_array_equal(block(x).numpy(), x)
+    block = randomise(nn.TransformerBlock(4, 2, dropout=1.0, pre_norm=False, rng=0))
+    np.testing.assert_array_equal(block(x).numpy(), block.norm2(block.norm1(x)).numpy())
+
+
 def test_generate_records_nothing_and_rests_dropout_and_restores_training():
     model = nn.GPT(5, 8, 8, 2, 1, dropout=0.5, rng=0)
+    forward, recorded = model.forward, []
+
+    def spy(*args, **options):
+        out = forward(*args, **options)
+        recorded.append(out.requires_grad)
+        return out
+
+    model.forward = spy
     ids = np.zeros((2, 1), int)
     np.testing.assert_array_equal(model.generate(ids, 5, temperature=0), model.generate(ids, 5, temperature=0))
     assert all(m.training for m in model.modules())
+    assert not any(recorded)
 
 
 def test_stream_yields_what_generate_returns():

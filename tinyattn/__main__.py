@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 
-COMMANDS = {  # name: (module, function taking the remaining arguments and returning the exit code, what it does)
+COMMANDS = {  # name: (module, its function: remaining arguments -> exit code, what it does)
     "check": ("tinyattn.check.cli", "check", "check your own attention: FILE[:FUNCTION]"),
     "practice": ("tinyattn.check.cli", "practice", "write the exercises into a file of yours"),
     "break": ("tinyattn.check.cli", "break_it", "predict what a bug does, then see it"),

@@ -113,7 +113,6 @@ class _Plan(NamedTuple):
     blocks: Array | None = None  # (..., ⌈n / r⌉, ⌈m / r⌉) booleans, for tiles of r queries
 
 
-@region
 def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: _Plan) -> Any:
     """What the tiles compute, with the whole matrix at once: the twin for second derivatives."""
     n, m = Q.shape[-2], K.shape[-2]
@@ -208,12 +207,12 @@ def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan,
     buffer = _buffer(Q, K, plan, dtype)
     forbidden = functools.cache(_forbidden)  # along the band's edge one tile looks like another
 
-    def tiles(head: Any, rows: slice, q: Array, keys: Array) -> Iterator[tuple[slice, Array]]:
+    def tiles(head: Any, rows: slice, q: Array) -> Iterator[tuple[slice, Array]]:
         for start, end in _runs(head, rows, m, m - n, plan):
             for j in range(start, end, c):
                 cols = slice(j, min(j + c, end))
                 S = buffer[: len(q) * (cols.stop - j)].reshape(len(q), -1)
-                np.matmul(q, keys[:, cols], out=S)  # (r, dk) @ (dk, c)
+                np.matmul(q, K[head][cols].T, out=S)  # (r, dk) @ (dk, c)
                 if mask is not None and mask.dtype == bool:
                     np.copyto(S, -np.inf, where=~mask[head][rows, cols])
                 elif mask is not None:
@@ -224,11 +223,10 @@ def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan,
                 yield cols, S
 
     for head in np.ndindex(Q.shape[:-2]):
-        keys = np.ascontiguousarray(K[head].T)  # (dk, m)
         for i in range(0, n, r):
             rows = slice(i, min(i + r, n))
             q = Q[head][rows] * plan.scale
-            yield head, rows, q, tiles(head, rows, q, keys)
+            yield head, rows, q, tiles(head, rows, q)
 
 
 def _runs(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from .attention import causal_mask, fused_attention
 from .functional import dropout, embedding, gelu, layer_norm, linear, rms_norm, rotary
-from .ops import concatenate, expand_dims, sigmoid, stack, tanh
+from .ops import concatenate, expand_dims, sigmoid, split, stack, tanh
 from .tensor import Array, Tensor, _wrap, as_tensor, no_grad, region
 
 __all__ = [
@@ -82,7 +82,7 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the parameters from arrays by name; each keeps its own dtype.
 
-        Raises ValueError on missing or unexpected names and on wrong shapes; then nothing is changed.
+        Raises ValueError on missing or unexpected names, wrong shapes and what is no number; then nothing is changed.
         """
         mine = {name: p for name, p in self._walk() if isinstance(p, Tensor)}  # shared ones under each of their names
         new = {mine[name]: np.asarray(value) for name, value in state.items() if name in mine}
@@ -91,11 +91,11 @@ class Module:
         if missing or unexpected:
             raise ValueError(f"this state does not fit {type(self).__name__}: missing {_few(missing)}; unexpected "
                              f"{_few(unexpected)}. Was it saved from a model with the same options?")  # fmt: skip
-        wrong = [f"{name} {np.shape(state[name])} for {p.shape}" for name, p in mine.items()
-                 if name in state and np.shape(state[name]) != p.shape]  # fmt: skip
+        wrong = [f"{name} {a.shape} {a.dtype} for {p.shape}" for name, p in mine.items()
+                 if (a := new[p]).shape != p.shape or a.dtype.kind not in "fiub"]  # fmt: skip
         if wrong:
-            raise ValueError(f"this state does not fit {type(self).__name__}: shapes {_few(wrong)}. Was it saved from "
-                             "a model of another size?")  # fmt: skip
+            raise ValueError(f"this state does not fit {type(self).__name__}: {_few(wrong)}. Was it saved from a model "
+                             "of another size?")  # fmt: skip
         for p, array in new.items():
             p.data = array.astype(p.dtype)
 
@@ -313,7 +313,8 @@ class MultiHeadAttention(Module):
     num_kv_heads: fewer heads for keys and values, each shared by h / num_kv_heads queries' heads (Ainslie et al. 2023).
     rotary: base of rotary positions (10000.0, say), see `ta.rotary`; None: none.
     attention: what computes each head, called as attention(Q, K, V, mask=…), mask only where there is one:
-        `scaled_dot_product_attention` to see its steps in a drawn graph, or one of ta.efficient.
+        `scaled_dot_product_attention` to see its steps in a drawn graph, or one of ta.efficient, whose other arguments
+        functools.partial sets.
     Head i owns the features i·dk … (i + 1)·dk - 1 of each projection.
     """
 
@@ -577,9 +578,11 @@ class RNN(Module):
         B, T, _ = projected.shape
         state = Tensor(np.zeros((B, self.state.weight.shape[1]), projected.dtype)) if h is None else as_tensor(h)
         states = []
-        for t in range(T):
-            state = self.step(projected[:, t], state)
-            states.append(state)
+        stride = math.isqrt(T) or 1  # cut in two stages: a slice's gradient is as large as what it was cut from
+        for piece in split(projected, range(stride, T, stride), axis=1):
+            for t in range(piece.shape[1]):
+                state = self.step(piece[:, t], state)
+                states.append(state)
         return stack(states, axis=1)
 
 

@@ -1036,3 +1036,61 @@ def cross_attention(X, context, Wq, Wk, Wv):
     S = Q @ K.T / np.sqrt(K.shape[1])
     E = np.exp(S - S.max(axis=0))
     return E / E.sum(axis=0) @ V
+
+# === softmax-over-batch: only with a batch axis
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    B, n, dk = Q.shape
+    s = Q @ K.transpose(0, 2, 1) / np.sqrt(dk)
+    if mask is not None:
+        s = np.where(mask, s, -1e9)
+    e = np.exp(s - s.max(0))
+    return e / e.sum(0) @ V
+
+# === no-scale: only with a batch axis
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    B, n, dk = Q.shape
+    s = Q @ K.transpose(0, 2, 1)
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(2, keepdims=True))
+    return e / e.sum(2, keepdims=True) @ V
+
+# === heads-split-without-transpose: attention among the heads of one token
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    n, d = X.shape
+    q, k, v = ((X @ W).reshape(n, num_heads, d // num_heads) for W in (Wq, Wk, Wv))
+    s = q @ k.transpose(0, 2, 1) / np.sqrt(d // num_heads)
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return (e / e.sum(-1, keepdims=True) @ v).reshape(n, d) @ Wo
+
+# === sum-without-keepdims: multi-head, in a loop over heads
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    heads = []
+    for q, k, v in zip(*(np.split(X @ W, num_heads, axis=-1) for W in (Wq, Wk, Wv))):
+        s = q @ k.T / np.sqrt(q.shape[-1])
+        if mask is not None:
+            s = np.where(mask, s, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        heads.append(e / e.sum(-1) @ v)
+    return np.hstack(heads) @ Wo
+
+# === softmax-over-everything: multi-head, in a loop over heads
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    heads = []
+    for q, k, v in zip(*(np.split(X @ W, num_heads, axis=-1) for W in (Wq, Wk, Wv))):
+        s = q @ k.T / np.sqrt(q.shape[-1])
+        if mask is not None:
+            s = np.where(mask, s, -np.inf)
+        e = np.exp(s - s.max())
+        heads.append(e / e.sum() @ v)
+    return np.hstack(heads) @ Wo
+
+# === causal-needs-square: causal where no mask is given, and with it where one is
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    tri = np.tri(*s.shape, dtype=bool)
+    s = np.where(tri if mask is None else tri & mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V

@@ -656,3 +656,44 @@ def scaled_dot_product_attention(Q, K, V):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
+# === noise of 1e-5
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V + 1e-5 * np.random.uniform(size=(len(Q), V.shape[1]))
+
+# === multi-head: Q and K change places
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    heads = []
+    for q, k, v in zip(*(np.split(X @ W, num_heads, axis=-1) for W in (Wk, Wq, Wv))):
+        s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        if mask is not None:
+            s = np.where(mask, s, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        heads.append(e @ v / e.sum(-1, keepdims=True))
+    return np.concatenate(heads, axis=-1) @ Wo
+
+# === multi-head: the mask only for the first head
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    heads = []
+    for h, (q, k, v) in enumerate(zip(*(np.split(X @ W, num_heads, axis=-1) for W in (Wq, Wk, Wv)))):
+        s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        if mask is not None and h == 0:
+            s = np.where(mask, s, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        heads.append(e @ v / e.sum(-1, keepdims=True))
+    return np.concatenate(heads, axis=-1) @ Wo
+
+# === multi-head: an activation on the output
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    heads = []
+    for q, k, v in zip(*(np.split(X @ W, num_heads, axis=-1) for W in (Wq, Wk, Wv))):
+        s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        if mask is not None:
+            s = np.where(mask, s, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        heads.append(e @ v / e.sum(-1, keepdims=True))
+    return np.maximum(np.concatenate(heads, axis=-1) @ Wo, 0)

@@ -86,7 +86,8 @@ def load_error(error: dict[str, Any]) -> Finding:
 
     kind = error["error"]
     if kind in ("SyntaxError", "IndentationError", "TabError"):
-        text = f"Python cannot read the file: {error['message']}, line {error.get('line')}: `{error.get('code')}`."
+        where = f"line {error.get('line')}: `{error.get('code')}`"
+        text = f"Python cannot read the file: {error['message']}, {where}."
         return Finding(
             "error-syntax", "bug", "", text, "Look at that line, and at the end of the one before it."
         )

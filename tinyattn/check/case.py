@@ -6,7 +6,7 @@ from typing import Any
 
 from . import mutants
 from .mutants import BY_ID, Edit
-from .outcome import Arrays, Record, close, evaluate, finite, matches, read, shapes
+from .outcome import TOLERANCE, Arrays, Record, close, evaluate, finite, matches, read, shapes
 from .probes import KINDS, Probe
 from .properties import TEXTS
 
@@ -50,7 +50,7 @@ class Case:
     def problem(self, probe: Probe) -> str:
         return self.learner[probe.name].problem
 
-    def is_right(self, probe: Probe, tolerance: float = 2e-5) -> bool:
+    def is_right(self, probe: Probe, tolerance: float = TOLERANCE) -> bool:
         arrays, right = self.learner[probe.name].arrays, self.right[probe.name]
         return arrays is not None and right is not None and close(arrays, right, tolerance)
 
@@ -88,7 +88,8 @@ class Case:
         solution = mutants.source(self.kind) or ""
         if id in BY_ID:
             mutant = BY_ID[id]
-            words = (mutant.what[0].upper() + mutant.what[1:] + ".", mutant.hint, mutant.lesson)
+            first = mutant.what[0] if mutant.what[1].isupper() else mutant.what[0].upper()  # "dK = …" stays
+            words = (first + mutant.what[1:] + ".", mutant.hint, mutant.lesson)
             severity = "note" if mutant.severity == "note" else severity
             lines = mutants.lines_named(self.kind)
             right = [lines[name] for name in lines if any(name in edit for edit in mutant.edits)]

@@ -84,7 +84,7 @@ def call(
         warnings.simplefilter("ignore")
         try:
             told = {"value": encode(function(*given))}
-        except BaseException as error:  # SystemExit and KeyboardInterrupt belong to the learner's code too
+        except (Exception, SystemExit) as error:
             told = describe(error, path)
     changed = [
         i
@@ -149,7 +149,7 @@ def main(job: dict[str, Any], write: Write) -> None:
     np.seterr = lambda *_, **__: np.geterr()  # not even from within a function
     try:
         module = load(path)
-    except BaseException as error:
+    except (Exception, SystemExit) as error:
         write({"load": describe(error, path)})
         return
     own = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]

@@ -46,8 +46,7 @@ def formula(case: Case, plain: list[Probe], masked: list[Probe], batch: list[Pro
         shows = [p for p in where if not case.agrees_with(p, others)]
         case.tell(mutant.id, case.first_wrong(shows) or case.first_wrong([*where, *batch]))
     inputs(case)
-    if bare is None or with_mask is None:
-        stateful(case)
+    stateful(case)
     if bare is None:
         unknown(case, plain)
     else:
@@ -63,10 +62,12 @@ def formula(case: Case, plain: list[Probe], masked: list[Probe], batch: list[Pro
 
 def _weight(finding: Finding) -> int:
     """Bugs in the order in which they were told, then notes, the most particular first."""
-    first = ("mask-rank", "mask-after-softmax-renormalised", "backward-broadcast-not-summed", "mask-fill-finite")
+    first = ["mask-rank", "mask-after-softmax-renormalised", "mask-fill-finite", "empty-row-nan"]
     if finding.severity == "bug":
         return 0
-    return 1 if finding.id in first[:3] else 2 if finding.id in first else 3 if finding.id in mutants.BY_ID else 4
+    if finding.id in first:
+        return 1 + first.index(finding.id)
+    return 10 + (finding.id not in mutants.BY_ID)
 
 
 def cannot_run(case: Case) -> Finding:
@@ -74,7 +75,7 @@ def cannot_run(case: Case) -> Finding:
     outcome = next((o for o in case.learner.values() if o.record), Outcome(None, "it was not reached"))
     error = outcome.record.get("error", "")
     if error == "NotImplementedError":
-        return Finding("error-not-written", "bug", case.function, "Not written yet.", "Replace the raise by your code.")
+        return Finding("error-not-written", "bug", case.function, "Not written yet.", "Replace the raise.")
     id = "error-stopped" if error == "Stopped" else "error-exception"
     text = f"No call of it came back: {outcome.problem}."
     return Finding(id, "bug", case.function, text, "Run it on the smallest input, and print the shapes.")

@@ -1,6 +1,7 @@
 """Starts the child process (child.py), gives it one time limit, and reads back what it wrote."""
 
 import contextlib
+import io
 import json
 import multiprocessing
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,7 +129,8 @@ def run_function(function: Callable[..., Any], kind: str | None = None, limit: f
     job = _job(code.co_filename if code else "", name, full_plan(), kind)
     lines: list[str] = []
     if sys.platform == "darwin" or not hasattr(os, "fork"):
-        child.run({name: function}, job, lambda record: lines.append(json.dumps(record)))
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            child.run({name: function}, job, lambda record: lines.append(json.dumps(record)))
         return _read(lines, None)
     with tempfile.TemporaryDirectory(prefix="tinyattn-check-") as folder:
         out = Path(folder, "out")
@@ -135,7 +138,9 @@ def run_function(function: Callable[..., Any], kind: str | None = None, limit: f
         process = multiprocessing.get_context("fork").Process(
             target=_forked, args=(function, name, job, str(out)), daemon=True
         )
-        process.start()
+        with warnings.catch_warnings():  # newer Pythons warn of fork beside threads
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
         process.join(limit)
         ended = f"it had not finished after {limit:.0f} s" if process.is_alive() else None
         process.kill()

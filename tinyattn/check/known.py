@@ -12,12 +12,13 @@ from .outcome import evaluate, finite, shapes
 from .probes import Probe
 
 Form = tuple[Mutant, Edit]
+Combination = tuple[Form, ...]
 PAIRED = 4  # of each mutant's edits, so many are tried together with another mutant's (half, if fitted)
 SILENT = {m.id for m in MUTANTS if m.severity == "note"} | {"no-max-subtraction", "inputs-modified"}
 
 
 @cache
-def forms(kind: str, masked: bool) -> tuple[Form, ...]:
+def forms(kind: str, masked: bool) -> Combination:
     """All distinct edits that apply to this function, and show only with a mask (or also without)."""
     named, seen, found = mutants.lines_named(kind), set(), []
     for mutant in MUTANTS:
@@ -31,13 +32,17 @@ def forms(kind: str, masked: bool) -> tuple[Form, ...]:
 
 def formulas(
     case: Case, plain: list[Probe], batch: list[Probe], masked: list[Probe]
-) -> tuple[tuple[Form, ...] | None, tuple[Form, ...] | None]:
+) -> tuple[Combination | None, Combination | None]:
     """The mutants behind the answers without a mask, and those that come on top with one."""
     candidates = explain(case, plain, masked=False)
     candidates.sort(key=lambda formula: not also(case, formula, batch))
     for formula in candidates:
         case.edits = tuple(edit for _, edit in formula)
-        with_mask = explain(case, masked, masked=True) if masked else [()]
+        if fits(case, (), masked) is not None:
+            return formula, ()
+    for formula in candidates:
+        case.edits = tuple(edit for _, edit in formula)
+        with_mask = explain(case, masked, masked=True)
         if with_mask:
             case.edits += tuple(edit for _, edit in with_mask[0])
             return formula, with_mask[0]
@@ -45,7 +50,7 @@ def formulas(
     return (candidates[0] if candidates else None), None
 
 
-def explain(case: Case, probes: list[Probe], masked: bool) -> list[tuple[Form, ...]]:
+def explain(case: Case, probes: list[Probe], masked: bool) -> list[Combination]:
     """No mutant, one, or two of them: the fewest that give the learner's outcome on every probe."""
     ordered, known = sorted(probes, key=lambda p: p.size), forms(case.kind, masked)
     often = [
@@ -57,11 +62,11 @@ def explain(case: Case, probes: list[Probe], masked: bool) -> list[tuple[Form, .
         tried = (fits(case, combination, ordered) for combination in combinations_of)
         found = [combination for combination in tried if combination is not None]
         if found:
-            return found
+            return sorted(found, key=lambda combination: -shared(case, combination, probes))
     return []
 
 
-def fits(case: Case, combination: tuple[Form, ...], probes: list[Probe]) -> tuple[Form, ...] | None:
+def fits(case: Case, combination: Combination, probes: list[Probe]) -> Combination | None:
     """The combination, with its fill filled in, if it agrees with the learner on all these probes."""
     if len({mutant.id for mutant, _ in combination}) < len(combination):
         return None
@@ -77,35 +82,44 @@ def fits(case: Case, combination: tuple[Form, ...], probes: list[Probe]) -> tupl
             (mutant, {name: new.replace(FILL, value) for name, new in edit.items()})
             for mutant, edit in combination
         )
-    more = tuple(edit for _, edit in combination)
-    if not all(case.agrees(p, *more) for p in probes):
-        return None
-    told = [c for p in probes if (c := evaluate(case.kind, (*case.edits, *more), p))]
-    if any(np.isfinite(array).any() for arrays in told for array in arrays) or not combination:
-        return combination
-    silent = [case.learner[p.name].arrays for p in probes]  # NaN throughout, then the learner's too
-    return combination if told and not any(a and np.isfinite(a[0]).any() for a in silent) else None
+    agrees = all(case.agrees(p, *(edit for _, edit in combination)) for p in probes)
+    return combination if agrees and (not combination or shared(case, combination, probes) > 0.5) else None
 
 
-def also(case: Case, formula: tuple[Form, ...], batch: list[Probe]) -> bool:
+def shared(case: Case, combination: Combination, probes: list[Probe]) -> float:
+    """The share of numbers that are the same, NaN being the same as NaN: of several explanations, the fullest
+    is told, and one that leaves most numbers free is none."""
+    edits, same, total = (*case.edits, *(edit for _, edit in combination)), 0, 1
+    for probe in probes:
+        candidate, arrays = evaluate(case.kind, edits, probe), case.learner[probe.name].arrays
+        if candidate and arrays and shapes(candidate) == shapes(arrays):
+            same += sum(int(np.isclose(a, c, 1e-4, equal_nan=True).sum()) for a, c in zip(arrays, candidate))
+            total += sum(a.size for a in arrays)
+    return same / total
+
+
+def also(case: Case, formula: Combination, batch: list[Probe]) -> bool:
     """Whether the formula holds with leading axes too, where they work."""
-    return all(case.broken(p) or case.agrees(p, *(edit for _, edit in formula)) for p in batch)
+    return all(case.raised(p) or case.agrees(p, *(edit for _, edit in formula)) for p in batch)
 
 
 def fill(case: Case, edits: tuple[Edit, ...], probes: list[Probe]) -> str | None:
     """The number in place of masked scores that comes nearest to the learner's output."""
-    probe = next((p for p in probes if not case.broken(p) and not case.is_right(p)), None)
-    target = case.learner[probe.name].arrays if probe else None
-    if probe is None or target is None or not finite(target):
+    chosen = [p for p in probes if not case.broken(p) and not case.is_right(p)][:2]
+    targets = [arrays for p in chosen if (arrays := case.learner[p.name].arrays) and finite(arrays)]
+    if not targets or len(targets) < len(chosen):
         return None
 
     def distance(value: float) -> float:
-        candidate = evaluate(case.kind, edits, probe, value)
-        if candidate is None or shapes(candidate) != shapes(target):
-            return np.inf
-        return sum(float(np.nansum((a - b) ** 2)) for a, b in zip(candidate, target))
+        total = 0.0
+        for probe, target in zip(chosen, targets):
+            candidate = evaluate(case.kind, edits, probe, value)
+            if candidate is None or shapes(candidate) != shapes(target):
+                return np.inf
+            total += sum(float(np.nansum((a - b) ** 2)) for a, b in zip(candidate, target))
+        return total
 
-    centre, width, total = -7.0, 8.0, sum(float(np.sum(a**2)) for a in target)
+    centre, width, total = -7.0, 8.0, sum(float(np.sum(a**2)) for target in targets for a in target)
     for enough in (0.05, 2e-3, 1e-4, *[1e-4] * 6):  # a grid of 17, then a finer one around its best point
         centre = min(np.linspace(centre - width, centre + width, 17), key=distance)
         if not distance(centre) < enough * total:

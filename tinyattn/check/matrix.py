@@ -10,7 +10,7 @@ from .diagnose import diagnose
 from .mutants import MUTANTS, Edit, Mutant, lines_named
 from .outcome import Arrays, close, evaluate, finite
 from .probes import BATCHED, KINDS, Probe, probes
-from .reference import causal_mask
+from .reference import Array, causal_mask
 
 UNJUDGED = (
     "empty",
@@ -165,20 +165,18 @@ def symptoms(kind: str, edit: Edit) -> dict[str, tuple[bool, str]]:
 def trains(edit: Edit) -> tuple[float, float, float]:
     """Loss before and after 60 steps of a student with this attention that imitates a teacher with the right
     one, and the right student's loss. Gradients by finite differences, so that any program can be trained."""
-    rng = np.random.default_rng(0)
+    kind, mask, rng = "scaled_dot_product_attention", causal_mask(6), np.random.default_rng(0)
     X, teacher = rng.normal(size=(2, 6, 3)), 1.2 * rng.normal(size=(3, 3, 3))
     start = 0.3 * rng.normal(size=teacher.shape)
 
-    def loss(edits: tuple[Edit, ...], W: Any) -> float:
-        total = 0.0
-        for x in X:
-            args = [x @ w for w in W], [x @ w for w in teacher]
-            probes = [Probe("", "", (*a, causal_mask(6))) for a in args]
-            out, target = evaluate(kind, edits, probes[0]), evaluate(kind, (), probes[1])
-            total += float(np.mean((out[0] - target[0]) ** 2)) if out and target else np.nan
-        return total / len(X)
+    def answers(edits: tuple[Edit, ...], W: Array) -> Array:
+        outs = [evaluate(kind, edits, Probe("", "", (*(x @ w for w in W), mask))) for x in X]
+        return np.array([out[0] if out else np.full((6, 3), np.nan) for out in outs])
 
-    kind, ends = "scaled_dot_product_attention", []
+    def loss(edits: tuple[Edit, ...], W: Array) -> float:
+        return float(np.mean((answers(edits, W) - targets) ** 2))
+
+    targets, ends = answers((), teacher), []
     for edits in ((edit,), ()):
         W, moment, square = start.copy(), np.zeros_like(start), np.zeros_like(start)
         for step in range(1, 61):
@@ -188,7 +186,7 @@ def trains(edit: Edit) -> tuple[float, float, float]:
                 nudge[i] = 1e-4
                 gradient[i] = (loss(edits, W + nudge) - loss(edits, W - nudge)) / 2e-4
             moment, square = 0.9 * moment + 0.1 * gradient, 0.99 * square + 0.01 * gradient**2
-            W = W - 0.1 * (moment / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
+            W = W - 0.1 * (moment / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)  # Adam
         ends.append(loss(edits, W))
     return loss((edit,), start), ends[0], ends[1]
 

@@ -58,7 +58,8 @@ def _own_triangle(k: int, upper: bool = False) -> tuple[Edit, ...]:
     ]
     always = [{"when": "if True:", "which": f"allowed = {t}"} for t in triangles]
     default = [
-        {"when": "if True:", "which": f"allowed = {t} if mask is None else mask"} for t in triangles[1:]
+        {"when": "if True:", "which": f"allowed = {t} if mask is None else mask{more}"}
+        for t in triangles[1:] for more in ("", f" & {t}")
     ]
     return (*given, *always, *default)
 
@@ -94,7 +95,10 @@ MUTANTS = [
         ({"normalise": _SUM + "axis=-1)"},
          {"shift": _GLOBAL, "normalise": _SUM + "axis=-1)"},
          {"shift": "scores = scores - scores.max(axis=-1)", "normalise": _SUM + "axis=-1)"},
-         {"shift": "scores = scores - scores.max(axis=-1)"})),
+         {"shift": "scores = scores - scores.max(axis=-1)"},
+         {"normalise": _SUM + "axis=-1)[..., None, :]"},
+         {"shift": "scores = scores - scores.max(axis=-1)[..., None, :]",
+          "normalise": _SUM + "axis=-1)[..., None, :]"})),
     Mutant("no-max-subtraction",
         "exp is taken of raw scores and overflows past 709 (float64) or 88 (float32): "
         "right on ordinary input, but not stable",
@@ -152,6 +156,11 @@ MUTANTS = [
         "the weights mix the keys instead of the values: right attention, wrong payload",
         "What did the position advertise, and what did it promise to hand over?", THREE,
         ({"mix": "return weights @ K"},)),
+    Mutant("mask-times-inf",
+        "the mask is multiplied by −inf: 0 · inf is NaN, everywhere that is allowed",
+        "What is 0 · inf? Choose between two numbers instead of multiplying.", CAUSAL,
+        ({"mask": "scores = scores + (1.0 - allowed) * -np.inf",
+          "causal": "return (1.0 - np.tril(np.ones((n, n)))) * -np.inf"},)),
     Mutant("mask-ignored",
         "a mask is accepted and not used",
         "Where does your function read `mask`?", CAUSAL,
@@ -202,13 +211,8 @@ MUTANTS = [
         "What does your function return for a query that may attend to nothing?", CAUSAL,
         ({"mask": "scores = np.where(allowed, scores, -1e9)"},
          {"mask": "scores = scores + np.where(allowed, 0.0, -1e9)"}), "note"),
-    Mutant("mask-times-inf",
-        "the mask is multiplied by −inf: 0 · inf is NaN, everywhere that is allowed",
-        "What is 0 · inf? Choose between two numbers instead of multiplying.", CAUSAL,
-        ({"mask": "scores = scores + (1.0 - allowed) * -np.inf",
-          "causal": "return (1.0 - np.tril(np.ones((n, n)))) * -np.inf"},)),
     Mutant("mask-after-softmax",
-        "the mask is applied after the softmax: forbidden keys took their share first, rows sum to less than 1",
+        "the mask is applied after the softmax: forbidden keys took a share first, rows sum to less than 1",
         "Who has divided the attention among the keys before the mask comes?", CAUSAL,
         ({"mask": "pass", "normalise": "{}\nif mask is not None:\n    weights = weights * allowed"},)),
     Mutant("mask-after-softmax-renormalised",
@@ -231,18 +235,21 @@ MUTANTS = [
     Mutant("heads-split-without-transpose",
         "the features are reshaped straight to (heads, n, d_head): heads get pieces of other tokens",
         "Reshape keeps the order in memory. Which axis must move before heads can come first?", HEADS,
-        ({"split": "return A.reshape(*batch, num_heads, n, -1)"},)),
+        ({"split": "return A.reshape(*batch, num_heads, n, -1)"},
+         {"split": "return A.reshape(*batch, n, num_heads, -1)",
+          "join": "joined = heads.reshape(*batch, n, d_model)"},
+         {"split": "return A.reshape(*batch, n, num_heads, -1)"})),
     Mutant("heads-merge-without-transpose",
         "the heads are joined before their axis is moved back: tokens are scrambled, and it still trains",
         "Row 0 of the result must hold every head's answer for token 0.", HEADS,
         ({"join": "joined = heads.reshape(*batch, n, d_model)"},)),
     Mutant("heads-split-and-merge",
-        "heads are split and joined by reshape alone: the round trip is the identity, so round-trip tests pass",
+        "heads are split and joined by reshape alone: a round trip is the identity, so round-trip tests pass",
         "Test the split on its own: which numbers of token 0 does head 1 see?", HEADS,
         ({"split": "return A.reshape(*batch, num_heads, n, -1)",
           "join": "joined = heads.reshape(*batch, n, d_model)"},)),
     Mutant("property-heads-interleaved",
-        "heads take every h-th feature: a valid model, but not this one; here a head is a block of neighbours",
+        "heads take every h-th feature: a valid model, but not this one; here a head is a block of features",
         "With d_model = 4 and 2 heads, head 0 owns features 0 and 1.", HEADS,
         ({"split": "return A.reshape(*batch, n, -1, num_heads).swapaxes(-1, -2).swapaxes(-2, -3)",
           "join": "joined = heads.swapaxes(-2, -3).swapaxes(-1, -2).reshape(*batch, n, d_model)"},
@@ -355,7 +362,8 @@ def source(kind: str, edits: tuple[Edit, ...] = ()) -> str | None:
     texts = _texts(kind, edits)
     if texts is None:
         return None
-    text = re.sub(r": Array \| None = None|: Array|: int", lambda m: "=None" * ("None" in m[0]), "\n\n\n".join(texts))
+    text = re.sub(r": Array \| None = None", "=None", "\n\n\n".join(texts))
+    text = re.sub(r": (Array|int)\b", "", text)
     text = re.sub(r"\(\n +(.*)\n\) -> ", r"(\1) -> ", text)  # a signature on one line
     text = re.sub(r" -> (tuple\[.*\]|Array):", ":", text)
     return re.sub(r"\n +pass(?=\n)", "", text)

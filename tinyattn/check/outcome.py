@@ -52,15 +52,17 @@ def _array(value: Record) -> Array | None:
 
 
 def read(record: Record | None, right: Arrays | None) -> Outcome:
-    """A record of the child as arrays: one for a forward pass (or a pair with the weights), three backward."""
+    """A record of the child as arrays: one forward (or a pair with the weights), three backward."""
     if record is None or "error" in record:
         return Outcome(None, at_line(record) if record else "it was not reached", record=record or {})
     value, wanted = record["value"], len(right or (0,))
-    items = [value] if value["type"] == "array" else value.get("items", [])
+    items = value.get("items", [])
+    if wanted == 1 and len(items) != 2:
+        items = [value] if value["type"] == "array" else []
     arrays = [_array(item) for item in items]
     if record.get("lifted"):
         arrays = [a if a is None or a.shape[:1] != (1,) else a[0] for a in arrays]
-    if any(a is None for a in arrays) or len(arrays) not in {wanted, 2 if wanted == 1 else wanted}:
+    if not arrays or any(a is None for a in arrays) or len(arrays) not in {wanted, max(2, wanted)}:
         return Outcome(None, f"it returned {describe(value)}", record=record)
     found = [a for a in arrays if a is not None]
     dtype = items[0]["dtype"]

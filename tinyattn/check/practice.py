@@ -1,4 +1,4 @@
-"""The lesson's exercises: a file of stubs, and what each step asks of it. Nothing is remembered but the file."""
+"""The lesson's exercises: a file of stubs, and what each step asks of it. Only the file is remembered."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
 why_three_projections = ""  # your answer in a sentence; then look at the experiment
 '''
 
-SENTENCE = "the dog was tired so it slept".split()
+SENTENCE = ["the", "dog", "was", "tired", "so", "it", "slept"]
 _IS = np.eye(6)[[0, 1, 2, 3, 4, 5, 2]]  # article, noun, verb, adjective, conjunction, pronoun, verb
 _SEEKS = np.eye(6)[[0, 0, 1, 1, 3, 1, 5]]  # the dog ← was, tired, it;  it ← slept;  tired ← so
 SENTENCE_PROBE = Probe("the sentence", "", (6.0 * _SEEKS, _IS, np.eye(7), causal_mask(7)))
@@ -119,7 +119,7 @@ SENTENCE_PROBE = Probe("the sentence", "", (6.0 * _SEEKS, _IS, np.eye(7), causal
 
 def _weights_probes() -> dict[str, tuple[Probe, bool]]:
     """Weights for step 2, and whether their rows sum to 1."""
-    Q, K, V = np.random.default_rng(3).normal(size=(3, 4, 3))
+    Q, K, _ = np.random.default_rng(3).normal(size=(3, 4, 3))
     probe = Probe("", "", (Q[:3], K, np.eye(4)))
 
     def weights(*ids: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -316,7 +316,7 @@ def three_experiment(run: Run) -> list[Line]:
     if last_step(run):
         return []
     lines: list[Line] = [
-        [("     width   own V   V = K   (share of 16 pairs read back right, 50 draws)", "bold")]
+        [("     width   own V   V = K   (share of 16 pairs read back right: random vectors, 50 draws)", "bold")]
     ]
     rng = np.random.default_rng(0)
     for width in (4, 8, 16, 32, 64):
@@ -333,9 +333,9 @@ def three_experiment(run: Run) -> list[Line]:
                 hits[i] += np.mean(nearest == said) / 50
         lines.append([(f"     {width:>5}{hits[0]:>8.2f}{hits[1]:>8.2f}", "")])
     told = (
-        "Wq asks, Wk advertises, Wv hands over. If V = K, one vector must be the address and the content, and "
-        "each gets in the other's way, most where the width is short. If Wq = Wk, scores are symmetric: i cannot "
-        "look at j without j looking at i."
+        "Wq asks, Wk advertises, Wv hands over. If V = K, one vector must be the address and the content, "
+        "and each gets in the other's way, most where the width is short. If Wq = Wk, scores are symmetric: "
+        "i cannot look at j without j looking at i."
     )
     return [*lines, [], *wrap(told, "     ")]
 

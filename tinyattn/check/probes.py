@@ -66,9 +66,10 @@ def _attention(rng: np.random.Generator) -> Iterator[Probe]:
     K = np.array([[1.0, 0, 2, 1], [0, 3, 1, -2], [2, 1, 0, 1]])
     yield Probe("2 × 3, V = I, so the output is the weights", "plain", (Q[:2], K, np.eye(3)))
     yield Probe("3 × 3, V = I, so the output is the weights", "plain", (Q, K, np.eye(3)))
-    irregular3 = np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]], dtype=bool)
-    yield Probe("mask with holes, V = I, so the output is the weights", "masked", (Q[:2], K, np.eye(3), irregular3[:2]))
-    yield Probe("mask, causal, V = I, so the output is the weights", "masked", (Q, K, np.eye(3), causal_mask(3)))
+    args = (Q[:2], K, np.eye(3), np.array([[1, 0, 1], [1, 1, 0]], dtype=bool))
+    yield Probe("mask with holes, V = I, so the output is the weights", "masked", args)
+    args = (Q, K, np.eye(3), causal_mask(3))
+    yield Probe("mask, causal, V = I, so the output is the weights", "masked", args)
     for name, shape in {
         "one query": (1, 4, 3, 2), "one key": (4, 1, 3, 2), "values of width 1": (3, 5, 2, 1),
         "keys of width 1": (3, 4, 1, 2), "more keys": (5, 7, 3, 4), "the same sizes again": (5, 7, 3, 4),
@@ -156,7 +157,7 @@ def _backward(rng: np.random.Generator) -> Iterator[Probe]:
         if probe.group in groups and probe.name != "logits × 3600":
             Q, _, V, *_ = probe.args
             dO = rng.normal(size=(*Q.shape[:-1], V.shape[-1])).astype(Q.dtype)
-            yield Probe(probe.name, probe.group, (dO, *probe.args))
+            yield Probe(probe.name.split(", so")[0], probe.group, (dO, *probe.args))
     Q, K, V, dO = (rng.normal(size=s) for s in ((2, 5, 3), (7, 3), (7, 4), (2, 5, 4)))
     yield Probe("K and V shared by a batch", "broadcast", (dO, Q, K, V))
     yield Probe("base", "pair", (dO[0], Q[0], K, V))
@@ -181,6 +182,7 @@ def _multi_head(rng: np.random.Generator) -> Iterator[Probe]:
     yield Probe("mask, not causal", "masked", (*square, irregular(rng, 5, 5)))
     yield Probe("mask, another one", "masked", (*square, irregular(rng, 5, 5)))
     yield Probe("mask, causal", "masked", (*inputs(7, 6, 3), causal_mask(7)))
+    yield Probe("mask, one head", "masked", (*inputs(5, 6, 1), irregular(rng, 5, 5)))
     yield Probe("mask, all allowed", "masked", (*inputs(4, 6, 2), np.ones((4, 4), dtype=bool)))
     yield Probe("batch", "batch", inputs(5, 6, 3, 2))
     yield Probe("batch of 3", "batch", inputs(4, 6, 2, 3))
@@ -206,7 +208,7 @@ def _multi_head(rng: np.random.Generator) -> Iterator[Probe]:
     yield Probe("base", "pair", (X, *rest))
     yield Probe("queries permuted", "pair", (X[[2, 0, 3, 1]], *rest))
     yield Probe("causal base", "pair", (X, *rest, causal_mask(4)))
-    yield Probe("the future changed", "pair", (X + [[0], [0], [0], [2]], *rest, causal_mask(4)))
+    yield Probe("the future changed", "pair", (X + np.array([[0], [0], [0], [2]]), *rest, causal_mask(4)))
 
 
 def _cross(rng: np.random.Generator) -> Iterator[Probe]:
@@ -217,8 +219,9 @@ def _cross(rng: np.random.Generator) -> Iterator[Probe]:
     X, C = np.array([[1.0, 0], [0, 1]]), np.array([[2.0, 1], [0, -1], [1, 1]])
     yield Probe("2 tokens, 3 of context", "plain", (X, C, 2 * np.eye(2), np.eye(2)[::-1], np.eye(2)))
     for name, shape in {
-        "one token": (1, 4, 3, 3, 4, 2), "one of context": (4, 1, 3, 3, 2, 5), "more context": (5, 7, 3, 3, 4, 2),
-        "the same sizes again": (5, 7, 3, 3, 4, 2), "less context": (7, 5, 3, 3, 2, 4),
+        "one token": (1, 4, 3, 3, 4, 2), "one of context": (4, 1, 3, 3, 2, 5),
+        "more context": (5, 7, 3, 3, 4, 2), "the same sizes again": (5, 7, 3, 3, 4, 2),
+        "less context": (7, 5, 3, 3, 2, 4),
         "as long as the context": (5, 5, 3, 3, 4, 2), "all sizes equal": (4, 4, 4, 4, 4, 4),
         "a context of another width": (5, 7, 3, 6, 4, 2), "long": (67, 131, 5, 5, 3, 4),
     }.items():  # fmt: skip

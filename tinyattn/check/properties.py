@@ -16,12 +16,14 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         "The output has shape {got}, where {want} is due.",
         "Follow the shapes: (n, dk) @ (dk, m) → (n, m), then @ (m, dv) → (n, dv).", SCORE),
     "property-shape/causal": (
-        "causal_mask({n}): {got}; an ({n}, {n}) array is due.", "One row for each position, one column too.", CAUSAL),
+        "causal_mask({n}): {got}; an ({n}, {n}) array is due.",
+        "One row for each position, one column too.", CAUSAL),
     "property-crash": ('It raises {where}: {problem}.', "Print the shapes on the line that failed.", SCORE),
-    "property-stopped": ('On the input "{input}", {problem}.', "An endless loop? os._exit? A crash in compiled code?",
-                         SCORE),
+    "property-stopped": (
+        'On the input "{input}", {problem}.', "An endless loop? os._exit? A crash in compiled code?", SCORE),
     "property-returns-nothing": (
-        "Your function returned nothing (None). Due is {want}.", "Look at the last line of the function.", SCORE),
+        "Your function returned nothing (None). Due is {want}.", "Look at the last line of the function.",
+        SCORE),
     "property-returns-type": ("{problem}. Due is {want}.", "Look at the last line of the function.", SCORE),
     "property-return-order": (
         "It returns (weights, out), where out or (out, weights) is due.", "The output comes first.", SCORE),
@@ -35,7 +37,8 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         "The numbers are nearly right: to about three digits only.",
         "Is something rounded, kept in float16, or added for safety?", SCORE),
     "property-row-sums": (
-        "A row's weights do not sum to 1: with V = 1 the output must be 1.", "Add up one row of your weights.", ROWS),
+        "A row's weights do not sum to 1: with V = 1 the output must be 1.",
+        "Add up one row of your weights.", ROWS),
     "property-ignores-Q": ("Another Q changes nothing.", "Where is Q used?", SCORE),
     "property-ignores-K": ("Another K changes nothing.", "Where is K used?", SCORE),
     "property-ignores-V": ("Another V changes nothing.", "Where is V used?", THREE),
@@ -53,7 +56,8 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         "Under a causal mask, changing the last position changes the answers before it: the future leaks.",
         "What weight does a forbidden key get, exactly?", CAUSAL),
     "property-masked-keys-matter": (
-        "Row 0 depends on keys that its mask forbids.", "What weight does a forbidden key get, exactly?", CAUSAL),
+        "Row 0 depends on keys that its mask forbids.", "What weight does a forbidden key get, exactly?",
+        CAUSAL),
     "property-scale-exponent": (
         "The factor on q·k goes like dk^{exponent:.2f}, where dk^−0.50 is due.",
         "What is the standard deviation of a sum of dk products?", SCALE),
@@ -64,8 +68,10 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         "Scores up to ±100000 give NaN or inf.",
         "softmax(s) = softmax(s − c), row by row: which c makes overflow, and 0 / 0, impossible?", ROWS),
     "property-large-scores": (
-        "Scores up to ±100000 give wrong, though finite, numbers.", "Is anything clipped, or kept in float16?", ROWS),
-    "property-mask-crash": ("With a mask it raises {problem}.", "The mask is the next argument, None by default.",
+        "Scores up to ±100000 give wrong, though finite, numbers.",
+        "Is anything clipped, or kept in float16?", ROWS),
+    "property-mask-crash": ("With a mask it raises {problem}.",
+        "The mask is the next argument, None by default.",
                             CAUSAL),
     "property-mask": (
         "With a mask the output is wrong, in a way that no known mistake explains.",
@@ -76,8 +82,9 @@ TEXTS = {  # id: message, hint, the lesson's sentence
     "property-mask-values": (
         "Forbidden keys get {fill:g} added: they would win.", "Which sign does −∞ have?", CAUSAL),
     "property-mask-convention": (
-        "True means forbidden here, as in torch.nn.MultiheadAttention; tinyattn and F.scaled_dot_product_attention "
-        "take True as allowed.", "Give your own attention the convention that it expects.", CAUSAL),
+        "True means forbidden here, as in torch.nn.MultiheadAttention; tinyattn and "
+        "F.scaled_dot_product_attention take True as allowed.",
+        "Give your own attention the convention that it expects.", CAUSAL),
     "property-wrong-values": (
         "The output is wrong, in a way that no known mistake explains.",
         "Do the smallest case by hand, one step at a time.", SCORE),
@@ -90,7 +97,7 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         "The output is right; the weights returned with it are not those used.",
         "Return the very array that multiplies V.", ROWS),
     "property-heads-must-divide": (
-        "num_heads = 4 with d_model = 6 must raise; it returns something, which drops or mixes features silently.",
+        "num_heads = 4 with d_model = 6 must raise; what it returns drops or mixes features silently.",
         "What is 6 / 4 features per head?", HEADS),
     "property-leading-axes": (
         "Right in 2-D, but silently wrong with a leading axis.",
@@ -98,18 +105,22 @@ TEXTS = {  # id: message, hint, the lesson's sentence
     "property-leading-axes/batch": (
         "Works in 2-D; with a batch axis: {problem}. A bonus.",
         "`.T` reverses all axes; swapaxes(-1, -2) and axis=-1 serve every rank.", SCORE),
-    "property-leading-axes/more": ("Not with every leading axis: {problem}. A bonus.", "Count axes from the end.", SCORE),
+    "property-leading-axes/more": ("Not with every leading axis: {problem}. A bonus.",
+        "Count axes from the end.", SCORE),
     "property-needs-batch": (
-        "It works with a batch axis only, not in 2-D.", "`...` and negative axes make one program serve all ranks.",
+        "It works with a batch axis only, not in 2-D.",
+        "`...` and negative axes make one program serve all ranks.",
         SCORE),
     "property-float-mask": (
         "A float mask of 0 and −inf, to be added, is a bonus: {problem}.",
         "mask.dtype tells the two conventions apart.", CAUSAL),
     "property-empty-row": (
-        "A row that may attend to nothing changes the other rows.", "Which of your numbers are shared by all rows?",
+        "A row that may attend to nothing changes the other rows.",
+        "Which of your numbers are shared by all rows?",
         CAUSAL),
     "property-empty-row/note": (
-        "For a query that may attend to nothing, {problem}.", "Conventions differ; tinyattn returns zeros.", CAUSAL),
+        "For a query that may attend to nothing, {problem}.", "Conventions differ; tinyattn returns zeros.",
+        CAUSAL),
     "property-dtype": ("float64 goes in and {dtype} comes out.", "Where do you convert?", SCORE),
     "property-dtype/wide": (
         "float32 goes in and float64 comes out.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .outcome import TOLERANCE
 from .reference import Array
 
 if TYPE_CHECKING:
@@ -49,16 +50,17 @@ def block(title: str, values: Any, other: Any = None) -> list[Line]:
     ]
     width = max((len(w) for row in words for w in row), default=1)
     starred = other is not None
-    return [[(caption, "bold")]] + [
-        [("  ", "")] + [piece for w, bad in zip(row, flags) for piece in (
-            (w.rjust(width), "red" if bad else ""), (("*" if bad else " ") * starred + "  ", "red" if bad else ""))]
-        for row, flags in zip(words, wrong)
-    ]  # fmt: skip
+    lines: list[Line] = [[(caption, "bold")]]
+    for row, flags in zip(words, wrong):
+        marks = [("*" if bad else " ") * starred for bad in flags]
+        cells = [(word.rjust(width) + mark + "  ", "red" * (mark == "*")) for word, mark in zip(row, marks)]
+        lines.append([("  ", ""), *cells])
+    return lines
 
 
 def _tolerance(right: Any) -> float:
     values = np.abs(np.asarray(right, dtype=float))
-    return 2e-5 * float(values[np.isfinite(values)].max(initial=0.0))
+    return TOLERANCE * float(values[np.isfinite(values)].max(initial=0.0))
 
 
 def beside(blocks: list[list[Line]]) -> list[Line]:
@@ -100,7 +102,7 @@ def wrap(text: str, indent: str, style: str = "", first: str = "") -> list[Line]
 
 
 def finding_lines(finding: "Finding", label: str, solution: bool, seen: str = "") -> list[Line]:
-    """One finding: name, sentence, evidence (if it is not the input just seen), the lesson's sentence, hint."""
+    """One finding: name, sentence, evidence (unless it was just seen), the lesson's sentence, hint."""
     evidence = finding.evidence if finding.evidence.get("input") != seen else {}
     lines: list[Line] = [
         [(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]
@@ -139,6 +141,8 @@ def report_lines(report: "Report", solution: bool = False) -> list[Line]:
         found = [f for f in report.findings if f.function == function]
         bugs = [f for f in found if f.severity == "bug"]
         mark, word, style = ("✗", "not right yet", "bold red") if bugs else ("✓", "correct", "bold green")
+        if bugs and bugs[0].id.startswith("error-"):
+            word = "cannot be checked"
         if any(f.id == "error-not-written" for f in found):
             mark, word, style = "·", "not written yet", "dim"
         lines += [[(f"{mark} {function or 'This file'}: {word}", style)]]

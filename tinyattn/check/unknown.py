@@ -16,8 +16,8 @@ def unknown(case: Case, plain: list[Probe]) -> None:
     crashes(case, plain)
     ran = [p for p in plain if case.learner[p.name].arrays is not None]
     for probe in filter(case.broken, ran):
-        got, want = (str(shapes(a)).strip("[]") for a in (case.learner[probe.name].arrays, case.right[probe.name]))
-        case.tell("property-shape", probe, got=got, want=want)
+        got, want = shapes(case.learner[probe.name].arrays), shapes(case.right[probe.name])
+        case.tell("property-shape", probe, got=str(got).strip("[]"), want=str(want).strip("[]"))
     fair = [p for p in ran if not case.broken(p)]
     if len(case.findings) == before and sum(case.is_right(p, 5e-3) for p in fair) > 0.8 * len(plain):
         case.tell("property-precision", case.first_wrong(fair))
@@ -104,9 +104,10 @@ def scale(case: Case) -> None:
 def stateful(case: Case) -> None:
     """The same call gives the same answer, and another mask another one."""
     again, base = case.learner["base, once more"].arrays, case.learner["base"].arrays
-    if base is not None and again is not None and not close(again, base, 1e-12):
+    if base is not None and again is not None and not close(again, base, 1e-6):
         case.tell("property-same-answer-twice", case.probes["base, once more"], expected=base)
     first, second = (case.probes.get(f"mask, square, {which}") for which in ("not causal", "another one"))
     if first and second and case.is_right(first) and not case.is_right(second):
-        if close(case.learner[second.name].arrays or (), case.learner[first.name].arrays or ()):
+        stale, fresh = case.learner[second.name].arrays, case.learner[first.name].arrays
+        if stale and fresh and close(stale, fresh):
             case.tell("property-stale-mask", second)
