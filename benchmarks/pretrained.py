@@ -199,6 +199,9 @@ def main() -> None:
     options = t.options(__doc__ or "").parse_args()
     rounds = 1 if options.small else options.rounds
     print(t.machine(), "\n")
+    if missing := [name for name in pretrained.MODELS if not pretrained.find(name)]:
+        print(f"the weights are not here: python -m tinyattn fetch {' '.join(missing)}")
+        return
     torch = t.torch_or_none()
     minilm(torch, rounds)
     smollm2(torch, rounds)

@@ -140,15 +140,20 @@ def best_offset(relation):
 
 
 def plot_heads(figure, tokens, by_head, heads):
-    panels = figure.subplots(2, 3).flat
+    panels = figure.subplots(2, 3, sharex=True, sharey=True)
     labels = [token.replace("$", r"\$") for token in tokens]
-    for axes, head in zip(panels, heads):
+    for axes, head in zip(panels.flat, heads):
         image = axes.imshow(by_head[head], cmap="viridis", vmin=0, vmax=1)
         axes.grid(False)
-        axes.set_xticks(range(len(tokens)), labels, rotation=90, fontsize=8)
-        axes.set_yticks(range(len(tokens)), labels, fontsize=8)
-        axes.set(title=f"layer {head[0]}, head {head[1]}: {ROLES[head]}", xlabel="keys", ylabel="queries")
-    figure.colorbar(image, ax=figure.axes, shrink=0.5, label="attention weight")
+        axes.set_title(f"layer {head[0]}, head {head[1]}: {ROLES[head]}")
+    axes.set_xticks(range(len(tokens)), labels)
+    axes.set_yticks(range(len(tokens)), labels)
+    for axes in panels[1]:
+        axes.set_xlabel("keys")
+        axes.tick_params("x", rotation=90)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("queries")
+    figure.colorbar(image, ax=panels, shrink=0.5, label="attention weight")
 
 
 def plot_scores(figure, rows):

@@ -142,7 +142,10 @@ MAPS = Path(__file__).parent / "data" / "maps.npz"
 
 
 def stored_maps(path: str | os.PathLike[str] = MAPS) -> Maps:
-    """{sentence: (tokens, {(layer, head): weights (n, n)})}: some heads of minilm, as `store_maps` kept them."""
+    """{sentence: (tokens, {(layer, head): weights (n, n)})}: some heads of minilm, in float16.
+
+    They were made by `python demos/real_sentence.py --store tinyattn/data/maps.npz`.
+    """
     with np.load(path) as file:
         heads, flat = [(int(layer), int(head)) for layer, head in file["heads"]], file["maps"].astype(np.float32)
         maps: Maps = {}
