@@ -113,7 +113,7 @@ def test_window_is_plain_attention_under_its_mask(drawn, window, causal):
                 lambda *x: ta.scaled_dot_product_attention(*x, mask), inputs)  # fmt: skip
 
 
-@pytest.mark.parametrize(("n", "window"), [(150, 1), (150, 70), (301, 80), (64, 64), (65, 300)])
+@pytest.mark.parametrize(("n", "window"), [(150, 1), (150, 70), (301, 80), (64, 64), (65, 300), (202, 100)])
 @pytest.mark.parametrize("causal", [True, False])
 def test_window_over_several_tiles(n, window, causal):
     rng = np.random.default_rng(n)
