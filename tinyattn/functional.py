@@ -71,7 +71,7 @@ def _add_rows(rows: Array, ids: Array, vocab: int) -> Any:
     order = np.argsort(ids, axis=None)
     used, starts = np.unique(ids.ravel()[order], return_index=True)
     out = np.zeros((vocab, rows.shape[-1]), rows.dtype)
-    out[used] = np.add.reduceat(_flat(rows)[order], starts, axis=0) if ids.size else 0
+    out[used] = np.add.reduceat(_flat(rows)[order], starts, axis=0)
     return out
 
 
