@@ -24,7 +24,7 @@ __all__ = [
     "Module", "MultiHeadAttention", "RMSNorm", "SwiGLU", "TransformerBlock", "load", "save", "sinusoidal_positions",
 ]  # fmt: skip
 
-Rng: TypeAlias = np.random.Generator | int | None
+Rng: TypeAlias = "np.random.Generator | int | None"  # in quotes: np.random is loaded when it is first used
 
 
 class Module:
