@@ -274,6 +274,12 @@ def test_results_and_views_are_protected_too():
     x.data[0, 0] = 100.0
     assert view.numpy()[0] != 100
 
+    e = ta.exp(x)
+    e.data = np.ones((2, 3))
+    y = (e * e).sum()
+    e.data[0, 0] = 100.0
+    np.testing.assert_array_equal(ta.grad(y, e)[0].numpy(), np.full((2, 3), 2.0))
+
     same = x.squeeze()
     same.data[0, 0] = 7.0
     assert x.numpy()[0, 0] == 100

@@ -45,7 +45,7 @@ class Optimizer:
             if not self._steps[i]:
                 self._kept[i] = tuple(np.zeros_like(x) for _ in self.kept)
             self._steps[i] += 1
-            p._data = np.asarray(self.update(x, g, self._steps[i], *self._kept[i]), x.dtype)
+            p._bind(np.asarray(self.update(x, g, self._steps[i], *self._kept[i]), x.dtype))
 
     def update(self, x: Array, g: Array, t: int, *kept: Array) -> Array:
         """The new values, a new array, from the values, the gradient and the number t = 1, 2, … of this step."""

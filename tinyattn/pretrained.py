@@ -460,7 +460,7 @@ def _fill(model: Module, names: Mapping[str, str], stored: Mapping[str, Stored],
         raise ValueError(f"{path} does not fit its config: " + "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more"
                          if len(wrong) > 3 else "") + ". Is it of the same model, and complete?")  # fmt: skip
     for name, parameter in plan.items():
-        parameter._data = stored[name].read()
+        parameter._bind(stored[name].read())
 
 
 # --- files --------------------------------------------------------------------------------------------

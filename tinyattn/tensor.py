@@ -34,6 +34,7 @@ R = TypeVar("R")
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
 _region: ContextVar[tuple[str, object, Any] | None] = ContextVar("region", default=None)
 _clock = itertools.count(1)
+_last_change = 0  # the time at which a tensor last got another array: younger nodes have read what is there
 
 
 class no_grad(ContextDecorator):
@@ -130,7 +131,7 @@ class Tensor:
     def data(self) -> Array:
         """The values, yours to write to. What a graph has already read stays as it was, and backward() will notice."""
         if not self._data.flags.writeable:
-            self._data = self._data.copy()
+            self._bind(self._data.copy())
         self._lent = True
         return self._data
 
@@ -142,7 +143,12 @@ class Tensor:
                              "optimisers rely on the shape. Make a new Tensor instead.")  # fmt: skip
         if self._needs and new.dtype.kind != "f":
             raise TypeError(f"new data is {new.dtype}, but this tensor requires gradients: use .astype(float)")
-        self._data, self._lent = new, False
+        new.setflags(write=False)
+        self._bind(new)
+
+    def _bind(self, array: Array) -> None:
+        global _last_change
+        self._data, self._lent, _last_change = array, False, next(_clock)
 
     def _locked(self) -> Array:
         """The array, not to be written to any more. Where it was handed out, views of it may be about, which no lock
@@ -367,10 +373,12 @@ def op(*rules: Rule | None, each: Rule | None = None) -> Callable[[Callable[...,
             if len(args) < count and kwargs:  # an input was given by keyword
                 args, kwargs = signature.bind(*args, **kwargs).args, {}
             if len(names) > count:  # what follows the inputs are params, which rules get by name
-                params = dict(zip(names[count:], args[count:]))
-                if len(args) > len(names) or params.keys() & kwargs.keys():
-                    signature.bind(*args, **kwargs)  # raises what Python would
-                args, kwargs = args[:count], defaults | kwargs | params
+                if len(args) > count:
+                    params = dict(zip(names[count:], args[count:]))
+                    if len(args) > len(names) or params.keys() & kwargs.keys():
+                        signature.bind(*args, **kwargs)  # raises what Python would
+                    args, kwargs = args[:count], kwargs | params
+                kwargs = defaults | kwargs
             return _apply(call, args, kwargs)
 
         vars(call).update(forward=forward, rules=rules, each=each, pullback=None)
@@ -442,7 +450,7 @@ def _apply(op: Any, inputs: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
     if record or out.base is not None:  # values are shared from here on, with the graph or a view: lock them
         out.setflags(write=False)
         for x in kept:
-            if isinstance(x, Tensor):
+            if isinstance(x, Tensor) and x._node is None:  # results are locked from the start
                 x._data.setflags(write=False)
     return result
 
@@ -537,8 +545,10 @@ def grad(output: Tensor, inputs: Tensor | Iterable[Tensor], grad_output: Any = N
                                "computing output, with requires_grad=True and outside no_grad?")  # fmt: skip
     needed = set(inputs)
     for t in history:  # oldest first: needed is what lies between inputs and output
-        if t._node is not None and t._node.inputs and any(x in needed for x in t._node.inputs if isinstance(x, Tensor)):
-            needed.add(t)
+        for x in t._node.inputs or () if t._node is not None else ():
+            if isinstance(x, Tensor) and x in needed:
+                needed.add(t)
+                break
     path = [t for t in history if t in needed]
     wanted = dict.fromkeys(inputs)
     for t, g in _sweep(output, _seed(output, grad_output, create_graph), path, needed, retain_graph, create_graph):
@@ -605,7 +615,8 @@ def _sweep(output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], r
            create_graph: bool) -> Iterator[tuple[Tensor, Any]]:  # fmt: skip
     """Yield (t, dL/dt) for the tensors of path, newest first: the chain rule, one node at a time."""
     for t in path:
-        _check_unchanged(t, needed)
+        if t._node is not None and t._node.order < _last_change:
+            _check_unchanged(t, t._node, needed)
     total = {output: seed}  # gradients on their way: complete once all younger tensors have passed theirs on
     while path:
         t = path.pop()
@@ -626,14 +637,14 @@ def _sweep(output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], r
             node.release()
 
 
-def _check_unchanged(t: Tensor, needed: set[Tensor]) -> None:
+def _check_unchanged(t: Tensor, node: Node, needed: set[Tensor]) -> None:
     """Raise RuntimeError where the values that t was computed from, or its own, are not the tensors' any more."""
-    inputs = t._node.inputs if t._node is not None else None
-    if t._node is None or inputs is None or not any(isinstance(x, Tensor) and x in needed for x in inputs):
+    inputs = node.inputs or ()
+    if not any(isinstance(x, Tensor) and x in needed for x in inputs):
         return
-    for x, read in zip((t, *inputs), t._node.saved):
+    for x, read in zip((t, *inputs), node.saved):
         if isinstance(x, Tensor) and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
-            raise RuntimeError(f"the data of {x!r} changed after ta.{op_name(t._node.op)} read or wrote it, so the "
+            raise RuntimeError(f"the data of {x!r} changed after ta.{op_name(node.op)} read or wrote it, so the "
                                "gradient would be that of other values: change data after backward(), or compute the "
                                "output again")  # fmt: skip
 
