@@ -219,8 +219,8 @@ def main(demo):
     means = np.mean([row[2] for row in rows])
     demo.claim(f"the mean gradient along the way agrees with the ablation: correlation {means:.2f}", means > 0.9)
     if trained:
-        demo.claim(f"in the first sentence [MASK] for the noun costs {itself:.2f}, for another word {most:.2f}: the "
-                   "others say where it is", itself < most / 10)  # fmt: skip
+        demo.claim(f"in the first sentence [MASK] for the noun costs {itself:.2f}, for another word {most:.2f}: "
+                   "the others say where it is", itself < most / 10)  # fmt: skip
         tangents = np.mean([row[1] for row in rows])
         demo.claim(f"the gradient at the sentence itself does not: {tangents:.2f}. Do not read importance off it",
                    tangents < 0.5)  # fmt: skip
