@@ -20,7 +20,7 @@ def leaf(*shape, seed=0, **kwargs):
 
 
 @pytest.mark.parametrize("n", [5_000, 200_000])
-def test_long_chains_are_built_walked_and_freed(n):
+def test_long_chains_are_built_walked_and_freed(n, no_collector):
     x = ta.Tensor(1.0, requires_grad=True)
     y = x
     for _ in range(n):
