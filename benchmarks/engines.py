@@ -157,6 +157,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="put the questions to tinyattn alone")
     engines = ["tinyattn"] if parser.parse_args().small else [e for e in PRELUDE if importlib.util.find_spec(e)]
+    if not engines:
+        sys.exit("no engine is installed: pip install -e . (and micrograd mygrad autograd torch==2.13.0)")
     print("| probe | " + " | ".join(f"{e} {version(e)}" for e in engines) + " |")
     print("|---|" + "---|" * len(engines))
     for probe in PROBES:

@@ -13,7 +13,7 @@
 and its users get --seed, --quick and --out. tests/test_demos.py runs the quick form of every demo here; one that takes
 more than some seconds has a line SLOW = True, and is run only where it is asked for.
 
-The terminal and the pictures are at their best with rich, matplotlib and graphviz (pip install "tinyattn[demos]");
+The terminal and the pictures are at their best with rich, matplotlib and graphviz (pip install -e '.[demos]');
 without them, or into a pipe, the same figures come as plain text.
 """
 
@@ -157,7 +157,7 @@ class Demo:
     def _tell(self, package: str, consequence: str) -> None:
         if package not in self.missing:
             self.missing.add(package)
-            self.say(f'\n{package} is missing, so {consequence}: pip install "tinyattn[demos]"')
+            self.say(f"\n{package} is missing, so {consequence}: pip install -e '.[demos]'")
 
 
 def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
@@ -176,7 +176,7 @@ def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
             parser.add_argument(key, nargs="?")
             continue
         parser.add_argument(f"--{key.replace('_', '-')}", type=type(default), default=default,
-                            help="default: %(default)s")  # fmt: skip
+                            help="default: %(default)r")  # fmt: skip
     demo = Demo(name, parser.parse_args())
     sys.stdout.reconfigure(errors="replace")  # a pipe that knows no √ gets ?
     start = time.perf_counter()

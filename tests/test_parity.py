@@ -10,7 +10,7 @@ import pytest
 import tinyattn as ta
 from tinyattn import interop
 
-torch = pytest.importorskip("torch", reason="the comparison with PyTorch needs it: pip install tinyattn[parity]")
+torch = pytest.importorskip("torch", reason="the comparison with PyTorch needs it: pip install torch==2.13.0")
 F = torch.nn.functional
 close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
 

@@ -1,5 +1,6 @@
 """The command line: `python -m tinyattn COMMAND …`. Each command is imported when it is called."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -27,4 +28,7 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (BrokenPipeError, KeyboardInterrupt, EOFError):  # | head, Ctrl-C, Ctrl-D: a reader who has had enough
+        os._exit(130)

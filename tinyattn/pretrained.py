@@ -483,7 +483,7 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f'{name} is missing, and reads these files: pip install "tinyattn[pretrained]"') from error
+        raise ImportError(f"{name} is missing, to read this: pip install safetensors tokenizers gguf") from error
 
 
 def _read_safetensors(path: Path) -> dict[str, Stored]:

@@ -10,6 +10,8 @@ from .outcome import TOLERANCE, Arrays, Record, close, evaluate, finite, matches
 from .probes import KINDS, Probe
 from .properties import TEXTS
 
+MASKING = {"when", "which", "mask"}  # the named lines of reference.py that apply the mask
+
 
 @dataclass
 class Finding:
@@ -92,7 +94,9 @@ class Case:
             words = (first + mutant.what[1:] + ".", mutant.hint, mutant.lesson)
             severity = "note" if mutant.severity == "note" else severity
             lines = mutants.lines_named(self.kind)
-            right = [lines[name] for name in lines if any(name in edit for edit in mutant.edits)]
+            named = {name for edit in mutant.edits for name in edit}
+            named |= MASKING if named & MASKING else set()  # three lines that mean nothing one by one
+            right = [("    " if name in ("which", "mask") else "") + lines[name] for name in lines if name in named]
             solution = "\n".join(right) or solution
         else:
             words = TEXTS[text]

@@ -70,7 +70,7 @@ def _step(run: Run, step: int) -> tuple[Report, list[Line]]:
         return judge(run, full_plan()), []
     findings = STEPS[step - 1].findings(run)
     names = list(dict.fromkeys(f.function for f in findings if f.function))
-    return Report(findings, names), STEPS[step - 1].extra(run)
+    return Report(findings, names or [f"Step {step}"]), STEPS[step - 1].extra(run)
 
 
 def guide(run: Run, file: str) -> list[Line]:
@@ -135,6 +135,14 @@ def practice(argv: list[str]) -> int:
     return 0
 
 
+def _answer(question: str) -> str:
+    """y, n, or nothing for no idea."""
+    while True:
+        answer = input(f"{question} [y/n] ").strip().lower()[:1]
+        if answer in ("y", "n", ""):
+            return answer
+
+
 def break_it(argv: list[str]) -> int:
     """break [MUTANT] [--list]"""
     parser = argparse.ArgumentParser(
@@ -161,7 +169,7 @@ def break_it(argv: list[str]) -> int:
     asked, answers = sys.stdin.isatty(), {}
     symptoms = matrix.symptoms(kind, edit)
     for question in symptoms:
-        answers[question] = input(f"{question} [y/n] ").strip().lower()[:1] if asked else ""
+        answers[question] = _answer(question) if asked else ""
         if not asked:
             print(question)
     told: list[Line] = [[]]

@@ -217,12 +217,15 @@ def scaling_step(run: Run) -> list[Finding]:
         ]
     if len(bugs) > 1:
         return [f for f in bugs if f.id != "no-scale"]
-    for variable, right in (("largest_weight", "above 0.9"), ("typical_gradient", "smaller")):
+    for variable, right, answers in (
+        ("largest_weight", "above 0.9", ("about 0.1", "about 0.5", "above 0.9")),
+        ("typical_gradient", "smaller", ("larger", "the same", "smaller")),
+    ):
         said = run.said.get(variable, "")
         if said != right:
             text = (
-                f"Predict: set `{variable}` to one of the three answers."
-                if not said
+                f"Predict: set `{variable}` to one of " + ", ".join(f'"{a}"' for a in answers) + "."
+                if said not in answers
                 else (f'`{variable} = "{said}"`: the experiment below says otherwise.')
             )
             return [
