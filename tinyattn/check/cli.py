@@ -91,7 +91,7 @@ def guide(run: Run, file: str) -> list[Line]:
     return lines
 
 
-def _watch(file: str, function: str | None, step: int | None, solution: bool) -> int:  # pragma: no cover  (until Ctrl-C)
+def _watch(file: str, function: str | None, step: int | None, solution: bool) -> int:  # pragma: no cover
     """Check at each change, until Ctrl-C."""
     seen, code = None, 2
     try:

@@ -128,7 +128,7 @@ def run_function(function: Callable[..., Any], kind: str | None = None, limit: f
     code = getattr(function, "__code__", None)
     job = _job(code.co_filename if code else "", name, full_plan(), kind)
     lines: list[str] = []
-    if sys.platform == "darwin" or not hasattr(os, "fork"):
+    if sys.platform == "darwin" or not hasattr(os, "fork"):  # pragma: no cover
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             child.run({name: function}, job, lambda record: lines.append(json.dumps(record)))
         return _read(lines, None)
@@ -150,7 +150,7 @@ def run_function(function: Callable[..., Any], kind: str | None = None, limit: f
         return _read(out.read_text(encoding="utf-8", errors="replace").splitlines(), ended)
 
 
-def _forked(function: Callable[..., Any], name: str, job: dict[str, Any], out: str) -> None:
+def _forked(function: Callable[..., Any], name: str, job: dict[str, Any], out: str) -> None:  # pragma: no cover
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
