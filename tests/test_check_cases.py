@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from learners.corpus import bugs, check, findings_on
 
+from tinyattn.check import check as check_function
 from tinyattn.check.reference import scaled_dot_product_attention as right
 
 HEAD = "def scaled_dot_product_attention(Q, K, V, mask=None):\n"
@@ -137,3 +138,13 @@ def test_a_library_function_that_returns_tensors_is_taken():
         return Tensor(right(Q, K, V, mask))
 
     assert bugs(findings_on(wrapped, "scaled_dot_product_attention")) == []
+
+
+def test_the_solution_of_a_mask_is_all_the_lines_that_apply_it():
+    def scaled_dot_product_attention(Q, K, V, mask=None):
+        e = np.exp(Q @ K.T / np.sqrt(Q.shape[-1]))
+        return e / e.sum(-1, keepdims=True) @ V
+
+    told = {f.id: f.solution for f in check_function(scaled_dot_product_attention).findings}
+    assert told["mask-ignored"].splitlines()[0].startswith("if mask is not None")
+    assert "\n    scores = np.where(allowed" in told["mask-ignored"]

@@ -196,3 +196,10 @@ def test_layer_norm_of_integers_vectors_and_constants():
         ta.layer_norm(normal(2, 3), np.ones(1))
     with pytest.raises(ValueError, match="one per feature"):
         ta.rms_norm(normal(2, 3), np.ones((2, 3)))
+
+
+def test_integer_logits_are_numbers_like_any():
+    np.testing.assert_allclose(
+        ta.cross_entropy(np.array([[1, 2, 3]]), np.array([0])).item(),
+        ta.cross_entropy(np.array([[1.0, 2.0, 3.0]]), np.array([0])).item(),
+    )
