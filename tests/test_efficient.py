@@ -1,6 +1,7 @@
 """The attacks on n²: each exact form equals the plain one in value and in every gradient; linear forms agree."""
 
 import functools
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -281,7 +282,7 @@ def test_a_mask_changed_after_the_forward_pass_changes_no_gradient():
     inputs = [T(rng.normal(size=(5, d))) for d in (3, 3, 2)]
     mask, blocks = rng.random((5, 5)) < 0.6, rng.random((3, 3)) < 0.6
     for f, m in (
-        (lambda *x: ta.efficient.flash_attention(*x, mask=mask), mask),
+        (lambda *x: ta.efficient.flash_attention(*x, mask=mask, block_size=1), mask),
         (lambda *x: ta.efficient.block_sparse_attention(*x, blocks, 2), blocks),
     ):
         out = f(*inputs)
@@ -289,6 +290,16 @@ def test_a_mask_changed_after_the_forward_pass_changes_no_gradient():
         m[...] = ~m
         for a, b in zip(ta.grad(out, inputs, np.ones(out.shape)), expected):
             np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("offset", [-1e4, 1e4])
+@pytest.mark.parametrize("block_size", [1, 8])
+def test_a_bias_may_lift_or_lower_a_whole_row(offset, block_size):
+    rng = np.random.default_rng(10)
+    inputs = [T(rng.normal(size=(n, d)).astype(np.float32)) for n, d in ((5, 3), (7, 3), (7, 2))]
+    bias = np.array([0, offset, 0, offset, offset], np.float32)[:, None]
+    flash = functools.partial(ta.efficient.flash_attention, mask=bias, block_size=block_size)
+    assert_same(flash, ta.scaled_dot_product_attention, inputs, tolerance=2e-3)  # 1e4 + s keeps three digits of s
 
 
 def test_an_infinite_score_gives_nan_in_its_own_row_as_the_plain_form_does():
@@ -485,9 +496,9 @@ def test_FL01_every_block_size(causal):
     if not causal:
         np.testing.assert_allclose(expected[0], FL01["out"], rtol=1e-9)
         np.testing.assert_allclose(expected[1], FL01["grad_q"], rtol=1e-9)
-    for r in range(1, 9):
-        for c in range(1, 9):
-            plan = eff._Plan(3**-0.5, (r, c), (0 if causal else -eff.FAR, eff.FAR))
+    for size in itertools.product(range(1, 9), range(1, 9)):
+        for edge in range(1, size[0] + 1):
+            plan = eff._Plan(3**-0.5, size, (0 if causal else -eff.FAR, eff.FAR), edge=edge)
             for a, b in zip(run(lambda *x: eff._tiled(*x, plan=plan)), expected):  # noqa: B023
                 np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
@@ -559,6 +570,18 @@ def test_FL07_nothing_of_size_n_by_m_is_stored(f):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.2 * scores  # 16 MB of scores; Q is 0.13 MB
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_flash_needs_a_twentieth_of_the_score_matrix(causal):
+    n = 8192
+    rng = np.random.default_rng(18)
+    Q, K, V, g = (T(rng.normal(size=(n, 64)).astype(np.float32)) for _ in range(4))
+    tracemalloc.start()
+    ta.grad(ta.efficient.flash_attention(Q, K, V, causal=causal), (Q, K, V), g)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 0.05 * 4 * n * n  # 4 of these 5 % are the output and the three gradients
 
 
 def test_AT05_one_new_query_sees_all_keys():

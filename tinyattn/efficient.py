@@ -10,6 +10,7 @@ a matrix of fixed size.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -36,7 +37,8 @@ def flash_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any =
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv), and mask, scale, empty rows and NaN as in
     `scaled_dot_product_attention`. causal: query i sees key j ≤ i + m - n, and whatever mask allows of these.
-    block_size: all that is held of the scores is a tile of block_size × 2 block_size; any size gives the same result.
+    block_size: half the side of a tile. Four tiles are the most that is held of the scores, however long the
+        sequences; any size gives the same result.
     """
     Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
     shape = scores_shape(Q, K, V)
@@ -45,7 +47,8 @@ def flash_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any =
     if block_size < 1:
         raise ValueError(f"block_size {block_size}: a tile has at least one row; 256 suits most caches")
     inputs = (Q, K, V) if mask is None else (Q, K, V, mask)
-    return _tiled(*inputs, plan=_Plan(_scale(scale, Q), (block_size, 2 * block_size), (0 if causal else -FAR, FAR)))
+    size, band = (2 * block_size, 2 * block_size), (0 if causal else -FAR, FAR)
+    return _tiled(*inputs, plan=_Plan(_scale(scale, Q), size, band, edge=-(-block_size // 2)))
 
 
 def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: bool = True,
@@ -111,6 +114,7 @@ class _Plan(NamedTuple):
     size: tuple[int, int]  # of a tile: queries, keys
     band: tuple[int, int] = (-FAR, FAR)  # how far a key may lie behind its query, from … to
     blocks: Array | None = None  # (..., ⌈n / r⌉, ⌈m / r⌉) booleans, for tiles of r queries
+    edge: int = FAR  # most queries of a tile that a causal edge cuts: the smaller, the less is computed in vain
 
 
 def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: _Plan) -> Any:
@@ -132,27 +136,37 @@ def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Ar
 
     dV = Pᵀ G,   dS = P ∘ (G Vᵀ - D),   dQ = dS K · scale,   dK = dSᵀ Q · scale,   dmask = dS
 
-    D, the row sums of P ∘ G Vᵀ, would need the whole row; but they are the row sums of G ∘ out.
+    D, the row sums of P ∘ G Vᵀ, would need the whole row; but they are the row sums of G ∘ out. And as G Vᵀ - D is
+    [G, -D] [V, 1]ᵀ, they are subtracted by one more column in a product instead of one more pass over the tile.
     """
-    Q, K, V, top, total = extra
-    dtype = out.dtype
+    Q, K, V, top, total, kept = extra
+    dtype, dv = out.dtype, V.shape[-1]
     dQ, dK, dV = np.zeros(Q.shape, dtype), np.zeros(K.shape, dtype), np.zeros(V.shape, dtype)
     dmask = np.zeros((1,) * (Q.ndim - mask.ndim) + mask.shape, dtype) if mask is not None and needs[3] else None
-    spare = _buffer(Q, K, plan, dtype)
-    for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
-        G = g[head][rows] / total[head][rows]  # P = e^(S - top) / total: divided here, once for all tiles of the row
-        D = np.sum(G * out[head][rows], axis=-1, keepdims=True)
-        for cols, S in tiles:  # S (r, c)
-            S -= top[head][rows]
-            P = np.exp(S, out=S)
-            dV[head][cols] += P.T @ G  # (c, r) @ (r, dv)
-            dS = np.matmul(G, V[head][cols].T, out=spare[: P.size].reshape(P.shape))  # (r, dv) @ (dv, c)
-            dS -= D
+    spare, V1 = _room(Q, K, plan, dtype), np.ones((min(plan.size[1], K.shape[-2]), dv + 1), dtype)
+    again, shifted = iter(kept), top.any()
+    for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype, skip=len(kept)):
+        G1, dq = np.empty((len(q), dv + 1), dtype), dQ[head][rows]
+        G = np.divide(g[head][rows], total[head][rows], out=G1[:, :-1])  # P = e^(S - top) / total: divided here, once
+        np.negative(np.vecdot(G, out[head][rows]), out=G1[:, -1])
+        for part, cols, S in tiles:  # S (r, c)
+            g1, t = G1[part], top[head][rows][part]
+            if S is None:  # a tile that was kept: e^(S - then), so that a factor of each row is missing
+                P, then = next(again)
+                g1 = g1 * np.exp(then - t)
+            else:
+                if shifted:
+                    S -= t
+                P = np.exp(S, out=S)
+            dV[head][cols] += P.T @ g1[:, :-1]  # (c, r) @ (r, dv)
+            v = V1[: P.shape[1]]
+            v[:, :-1] = V[head][cols]
+            dS = np.matmul(g1, v.T, out=spare[: P.size].reshape(P.shape))  # (r, dv + 1) @ (dv + 1, c)
             dS *= P
-            dQ[head][rows] += dS @ K[head][cols]  # (r, c) @ (c, dk)
-            dK[head][cols] += dS.T @ q  # (c, r) @ (r, dk)
+            dq[part] += dS @ K[head][cols]  # (r, c) @ (c, dk)
+            dK[head][cols] += dS.T @ q[part]  # (c, r) @ (r, dk)
             if dmask is not None:
-                _add_tile(dmask, head, rows, cols, dS)
+                _add_tile(dmask, head, slice(rows.start + part.start, rows.start + part.stop), cols, dS)
     dQ *= plan.scale
     return dQ, dK, dV, dmask
 
@@ -166,6 +180,9 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     A piece that raises the maximum shrinks what was summed under the old one by e^(old - new); the rest is addition.
     At the end out / total is the attention. For the way back top and total stay. (The paper keeps one number, their
     log-sum-exp top + log total; where scores are large it has too few digits left for the total.)
+
+    The maximum only keeps e^s within the dtype's range. Where |s| ≤ |q| |k| promises that already, top is just 0.
+    Of short sequences the first tiles, at most two, are kept for the way back, each with the top it was made for.
     """
     dtype = np.result_type(Q, K, V, 0.0)
     lead, n, dv = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), Q.shape[-2], V.shape[-1]
@@ -175,72 +192,104 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     out = np.zeros((*lead, n, dv), dtype)
     top, total = np.full((*lead, n, 1), -np.inf, dtype), np.zeros((*lead, n, 1), dtype)
     ones = np.ones((min(plan.size[1], K.shape[-2]), 1), dtype)
-    for head, rows, _, tiles in _walk(Q, K, mask, plan, dtype):
-        o, t, old = out[head][rows], total[head][rows], top[head][rows]  # views: what is written there stays
-        for cols, S in tiles:  # S (r, c)
-            new = np.maximum(old, S.max(axis=-1, keepdims=True))
-            shift = np.where(np.isfinite(new), new, 0)  # a row that has seen nothing yet: -inf - (-inf) is NaN
-            S -= shift
-            P = np.exp(S, out=S)
-            shrink = np.exp(old - shift)
-            t *= shrink
+    kept: list[tuple[Array, Array]] = []
+    tile = math.prod(plan.size)
+    room = 2 * tile if top.size * K.shape[-2] <= 8 * tile else 0
+    longest = _norms(K, dtype).max(-1, initial=0)
+    limit = math.log(np.finfo(dtype).max) / 4  # far enough inside the range for sums of e^s, and a gradient over them
+    for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
+        safe = (mask is None or mask.dtype == bool) and _norms(q, dtype).max() * longest[head] < limit
+        if safe:
+            top[head][rows] = 0
+        for part, cols, S in tiles:  # S (r, c)
+            o, t, old = out[head][rows][part], total[head][rows][part], top[head][rows][part]  # views, to write to
+            if not safe:
+                new = np.maximum(old, S.max(axis=-1, keepdims=True))
+                shift = np.where(np.isfinite(new), new, 0)  # a row that has seen nothing yet: -inf - (-inf) is NaN
+                S -= shift
+                shrink = np.exp(old - shift)
+                t *= shrink
+                o *= shrink
+                old[...] = new
+            room -= S.size
+            P = np.exp(S, out=S if room < 0 else None)
             t += P @ ones[: P.shape[1]]  # the row sums, at the speed of a product
-            o *= shrink
             o += P @ V[head][cols]  # (r, c) @ (c, dv)
-            old[...] = new
+            if room >= 0:
+                kept.append((P, old.copy()))
     total[total == 0] = 1  # rows that saw nothing: 0 / 1, and e^(-inf - 0) on the way back
     top[top == -np.inf] = 0
     out /= total
-    return out, (Q, K, V, top, total)
+    return out, (Q, K, V, top, total, kept)
 
 
-def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan,
-          dtype: Any) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, Array]]]]:  # fmt: skip
-    """By heads and blocks of queries: (head, rows, q · scale, tiles), the tiles being (columns, scores), one at a time.
+def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan, dtype: Any,
+          skip: int = 0) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, slice, Any]]]]:  # fmt: skip
+    """By heads and blocks of queries: (head, rows, q · scale, tiles), the tiles one at a time as (part of the rows,
+    columns, scores), or without scores for the first tiles, `skip` of them.
 
     Scores are -inf where the band or a boolean mask forbids; a float mask is added. All tiles share one array in turn.
     """
     n, m = Q.shape[-2], K.shape[-2]
-    r, c = plan.size
     if mask is not None:
         mask = np.broadcast_to(mask, (*Q.shape[:-1], m))
-    buffer = _buffer(Q, K, plan, dtype)
+    room, number = _room(Q, K, plan, dtype), itertools.count()
     forbidden = functools.cache(_forbidden)  # along the band's edge one tile looks like another
 
-    def tiles(head: Any, rows: slice, q: Array) -> Iterator[tuple[slice, Array]]:
-        for start, end in _runs(head, rows, m, m - n, plan):
-            for j in range(start, end, c):
-                cols = slice(j, min(j + c, end))
-                S = buffer[: len(q) * (cols.stop - j)].reshape(len(q), -1)
-                np.matmul(q, K[head][cols].T, out=S)  # (r, dk) @ (dk, c)
-                if mask is not None and mask.dtype == bool:
-                    np.copyto(S, -np.inf, where=~mask[head][rows, cols])
-                elif mask is not None:
-                    S += mask[head][rows, cols]
-                ahead = rows.start + m - n - j  # how far the first key lies behind the first query
-                if ahead - S.shape[1] + 1 < plan.band[0] or ahead + S.shape[0] - 1 > plan.band[1]:
-                    np.copyto(S, -np.inf, where=forbidden(*S.shape, ahead, plan.band))
-                yield cols, S
+    def tiles(head: Any, rows: slice, q: Array) -> Iterator[tuple[slice, slice, Any]]:
+        for part, cols in _places(head, rows, m, m - n, plan):
+            if next(number) < skip:
+                yield part, cols, None
+                continue
+            x, k = q[part], K[head][cols]
+            S = np.matmul(x, k.T, out=room[: len(x) * len(k)].reshape(len(x), len(k)))  # (r, dk) @ (dk, c)
+            if mask is not None:
+                bias = mask[head][rows][part, cols]
+                if mask.dtype == bool:
+                    np.copyto(S, -np.inf, where=~bias)
+                else:
+                    S += bias
+            ahead = rows.start + part.start + m - n - cols.start  # how far the first key lies behind the first query
+            if ahead - len(k) + 1 < plan.band[0] or ahead + len(x) - 1 > plan.band[1]:
+                np.copyto(S, -np.inf, where=forbidden(*S.shape, ahead, plan.band))
+            yield part, cols, S
 
     for head in np.ndindex(Q.shape[:-2]):
-        for i in range(0, n, r):
-            rows = slice(i, min(i + r, n))
+        for i in range(0, n, plan.size[0]):
+            rows = slice(i, min(i + plan.size[0], n))
             q = Q[head][rows] * plan.scale
             yield head, rows, q, tiles(head, rows, q)
 
 
-def _runs(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> list[tuple[int, int]]:
-    """(start, end) of the keys to visit for some rows: the band's, or each run of neighbouring listed blocks."""
-    if plan.blocks is None:
-        return [(max(0, rows.start + offset - plan.band[1]), min(m, rows.stop + offset - plan.band[0]))]
-    r = plan.size[0]
-    edges = np.flatnonzero(np.diff(plan.blocks[head][rows.start // r], prepend=False, append=False)) * r
-    return [(start, min(end, m)) for start, end in edges.reshape(-1, 2).tolist()]
+def _places(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> Iterator[tuple[slice, slice]]:
+    """Where the tiles of a block of queries lie: (part of the rows, columns)."""
+    r, first = rows.stop - rows.start, rows.start + offset  # first: the position of the first query among the keys
+    if plan.blocks is not None:
+        edges = np.flatnonzero(np.diff(plan.blocks[head][rows.start // plan.size[0]], prepend=False, append=False))
+        runs = [(0, r, start, min(end, m)) for start, end in (edges * plan.size[0]).reshape(-1, 2).tolist()]
+    else:
+
+        def end(position: int) -> int:
+            """The keys before it are not too late for the queries before position."""
+            return max(0, min(position - plan.band[0], m))
+
+        common = end(first)  # before it no key is too late for any row; from there on smaller tiles waste less
+        runs = [(0, r, max(0, first - plan.band[1]), common)]
+        runs += [(i, i + plan.edge, common, end(first + min(i + plan.edge, r))) for i in range(0, r, plan.edge)]
+    for top, bottom, start, stop in runs:
+        for j in range(start, stop, plan.size[1]):
+            yield slice(top, min(bottom, r)), slice(j, min(j + plan.size[1], stop))
 
 
-def _buffer(Q: Array, K: Array, plan: _Plan, dtype: Any) -> Array:
+def _room(Q: Array, K: Array, plan: _Plan, dtype: Any) -> Array:
     """Room for one tile."""
     return np.empty(min(plan.size[0], Q.shape[-2]) * min(plan.size[1], K.shape[-2]), dtype)
+
+
+def _norms(x: Array, dtype: Any) -> Array:
+    """|x| of each row, inf where its square is out of range."""
+    with np.errstate(over="ignore"):
+        return np.sqrt(np.vecdot(x, x, dtype=dtype))  # type: ignore[no-any-return]
 
 
 def _forbidden(n: int, m: int, ahead: int, band: tuple[int, int]) -> Array:

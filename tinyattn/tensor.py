@@ -635,6 +635,7 @@ def _sweep(output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], r
             total[x] = total[x] + dx if x in total else dx
         if shares and not (retain_graph or create_graph):
             node.release()
+        shares, dx = [], None  # total has them now, and lets go of each when its turn has come
 
 
 def _check_unchanged(t: Tensor, node: Node, needed: set[Tensor]) -> None:
