@@ -581,7 +581,7 @@ def test_flash_needs_a_twentieth_of_the_score_matrix(causal):
     ta.grad(ta.efficient.flash_attention(Q, K, V, causal=causal), (Q, K, V), g)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak <= 0.05 * 4 * n * n  # 4 of these 5 % are the output and the three gradients
+    assert peak <= 0.05 * 4 * n * n  # three of these five are the output and three gradients
 
 
 def test_AT05_one_new_query_sees_all_keys():

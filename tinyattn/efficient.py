@@ -186,7 +186,7 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     """
     dtype = np.result_type(Q, K, V, 0.0)
     lead, n, dv = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), Q.shape[-2], V.shape[-1]
-    Q, K, V = (np.broadcast_to(x, lead + x.shape[-2:]) for x in (Q, K, V))
+    Q, K, V = (x if x.shape[:-2] == lead else np.broadcast_to(x, lead + x.shape[-2:]) for x in (Q, K, V))
     if mask is not None and not (np.isfinite(K).all() and np.isfinite(V).all()):
         K, V = _without_unused(K, V, mask, n, plan.band)
     out = np.zeros((*lead, n, dv), dtype)
@@ -194,7 +194,7 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     ones = np.ones((min(plan.size[1], K.shape[-2]), 1), dtype)
     kept: list[tuple[Array, Array]] = []
     tile = math.prod(plan.size)
-    room = 2 * tile if top.size * K.shape[-2] <= 8 * tile else 0
+    room = 2 * tile if top.size * K.shape[-2] <= 16 * tile else 0
     longest = _norms(K, dtype).max(-1, initial=0)
     limit = math.log(np.finfo(dtype).max) / 4  # far enough inside the range for sums of e^s, and a gradient over them
     for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
