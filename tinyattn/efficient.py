@@ -194,7 +194,7 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     ones = np.ones((min(plan.size[1], K.shape[-2]), 1), dtype)
     kept: list[tuple[Array, Array]] = []
     tile = math.prod(plan.size)
-    room = 2 * tile if top.size * K.shape[-2] <= 16 * tile else 0
+    budget = 2 * tile if top.size * K.shape[-2] <= 16 * tile else 0  # of scores to keep
     longest = _norms(K, dtype).max(-1, initial=0)
     limit = math.log(np.finfo(dtype).max) / 4  # far enough inside the range for sums of e^s, and a gradient over them
     for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
@@ -211,11 +211,11 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
                 t *= shrink
                 o *= shrink
                 old[...] = new
-            room -= S.size
-            P = np.exp(S, out=S if room < 0 else None)
+            budget -= S.size
+            P = np.exp(S, out=S if budget < 0 else None)
             t += P @ ones[: P.shape[1]]  # the row sums, at the speed of a product
             o += P @ V[head][cols]  # (r, c) @ (c, dv)
-            if room >= 0:
+            if budget >= 0:
                 kept.append((P, old.copy()))
     total[total == 0] = 1  # rows that saw nothing: 0 / 1, and e^(-inf - 0) on the way back
     top[top == -np.inf] = 0
