@@ -1,6 +1,7 @@
-"""flash_attention against PyTorch's fused attention and against plain attention: forward + backward, float32, d = 64.
+"""flash_attention against PyTorch's fused attention, NumPy by hand and plain attention: float32, d = 64.
 
-One head, a random upstream gradient, gradients of Q, K and V. Ratios below 1 mean that flash_attention is faster.
+Forward + backward of one head, a random upstream gradient, gradients of Q, K and V. Ratios below 1 mean that
+flash_attention is faster.
 
     python benchmarks/flash.py
 """
@@ -10,14 +11,16 @@ from __future__ import annotations
 import statistics
 
 import _timing
+import _written_out
 import numpy as np
 
 import tinyattn as ta
 
+OTHERS = ["PyTorch", "by hand", "plain", "one op"]
 options = _timing.options(__doc__)
 options.add_argument("--lengths", type=int, nargs="+", default=[512, 2048, 8192])
 options.add_argument("--block-size", type=int, default=256)
-options.add_argument("--no-plain", action="store_true", help="leave plain attention out: it needs 2 GB at n = 8,192")
+options.add_argument("--no-plain", action="store_true", help="leave out what stores scores: 2 GB at n = 8,192")
 
 
 def main() -> None:
@@ -29,10 +32,9 @@ def main() -> None:
     for n in lengths:
         for causal in (False, True):
             rows.append(measure(n, causal, args, max(3, rounds * 2048 // max(n, 2048)), rng, torch))
-    header = ["forward + backward", "flash", "/ PyTorch", "/ plain", "/ one op", "forward / PyTorch", "error"]
-    _timing.table(header, rows)
-    print("/ PyTorch: against its fused attention; / plain: scaled_dot_product_attention; / one op: fused_attention;\n"
-          "forward / PyTorch: without the way back; error: largest difference from plain attention")  # fmt: skip
+    _timing.table(["forward + backward", "flash", *("/ " + other for other in OTHERS), "forward / PyTorch", "error"], rows)
+    print("/ PyTorch: against its fused attention; / by hand: NumPy, derivatives written out; / plain:\n"
+          "scaled_dot_product_attention; / one op: fused_attention; forward / PyTorch: without the way back; error: largest difference from plain attention")  # fmt: skip
 
 
 def measure(n: int, causal: bool, args, rounds: int, rng: np.random.Generator, torch) -> list[str]:
@@ -48,6 +50,8 @@ def measure(n: int, causal: bool, args, rounds: int, rng: np.random.Generator, t
 
     functions = {"flash": lambda: ta.grad(flash(), qkv, g), "flash forward": ta.no_grad()(flash)}
     if not args.no_plain:
+        blocked = ~mask if causal else None
+        functions["by hand"] = lambda: _written_out.attention(*arrays, blocked)
         functions["plain"] = lambda: ta.grad(plain(), qkv, g)
         functions["one op"] = lambda: ta.grad(ta.fused_attention(*qkv, mask), qkv, g)
     if torch:
@@ -64,7 +68,7 @@ def measure(n: int, causal: bool, args, rounds: int, rng: np.random.Generator, t
         return f"{_timing.ratio(seconds[a], seconds[b]):.2f}" if a in seconds and b in seconds else "-"
 
     difference = "-" if args.no_plain else f"{np.abs(flash().numpy() - plain().numpy()).max():.0e}"
-    pairs = [("flash", "PyTorch"), ("flash", "plain"), ("flash", "one op"), ("flash forward", "PyTorch forward")]
+    pairs = [*(("flash", other) for other in OTHERS), ("flash forward", "PyTorch forward")]
     time = _timing.duration(statistics.median(seconds["flash"]))
     return [f"n = {n:,}{', causal' if causal else ''}", time, *(ratio(a, b) for a, b in pairs), difference]
 

@@ -1,10 +1,11 @@
-"""A training step of a GPT (forward, backward, AdamW), float32, beside the same model in PyTorch.
+"""A training step of a GPT (forward, backward, AdamW), float32, beside the same model in PyTorch and in NumPy alone.
 
-Both start from the same weights and read the same batch; the losses of their first steps must agree. The PyTorch
+All start from the same weights and read the same batch; the losses of their first steps must agree. The PyTorch
 model is written as usual there: one product for queries, keys and values, F.scaled_dot_product_attention,
-torch.optim.AdamW. What keeps ours from being faster: most of a large step are matrix products, where both call a
-library of equal speed; of a small one, Python between the ops; in between, PyTorch's attention never stores the
-scores, and its elementwise functions pass over memory once where NumPy does for each operation.
+torch.optim.AdamW. By hand means every derivative written out, without an engine. What keeps ours from being faster:
+most of a large step are matrix products, where all call libraries of equal speed; of a small one, Python between the
+ops; in between, PyTorch's attention never stores the scores, and its elementwise functions pass over memory once
+where NumPy does for each operation.
 """
 
 import cProfile
@@ -14,6 +15,7 @@ import statistics
 import time
 
 import _timing
+import _written_out
 import numpy as np
 
 import tinyattn as ta
@@ -122,24 +124,25 @@ def main():
         model = ta.nn.GPT(VOCAB, context, *rest, rng=args.seed).astype(np.float32)
         ids = np.random.default_rng(args.seed).integers(0, VOCAB, (batch, context + 1))
         x, y = ids[:, :-1], ids[:, 1:]
-        steps = {"tinyattn": our_step(model, x, y)}
+        steps = {"tinyattn": our_step(model, x, y),
+                 "by hand": _written_out.gpt_step(model.state_dict(), x, y, rest[1], LR)}  # fmt: skip
         if args.profile:
             profile(steps["tinyattn"], 20)
             continue
         if torch:
             steps["PyTorch"] = torch_step(torch, model, x, y)
-            losses = [[step() for step in steps.values()] for _ in range(5)]
-            assert np.allclose(*zip(*losses), rtol=1e-3), f"the models differ: {losses}"
+        losses = np.array([[step() for step in steps.values()] for _ in range(5)])
+        assert np.allclose(losses, losses[:, :1], rtol=1e-3), f"the models differ: {losses}"
         times = _timing.interleaved(steps, rounds)
-        rows.append([*size, *(_timing.duration(statistics.median(t)) for t in times.values())])
-        if torch:
-            ratios.append(_timing.ratio(times["tinyattn"], times["PyTorch"]))
-            rows[-1].append(f"{ratios[-1]:.2f}")
+        ratios.append([_timing.ratio(times["tinyattn"], t) for t in list(times.values())[1:]])
+        rows.append([*size, *(_timing.duration(statistics.median(t)) for t in times.values()),
+                     *(f"{r:.2f}" for r in ratios[-1])])  # fmt: skip
     if rows:
-        columns = ["tinyattn", "PyTorch", "ratio"] if torch else ["tinyattn"]
-        _timing.table(("batch", "context", "width", "heads", "layers", *columns), rows)
-    if ratios:
-        print(f"geometric mean of the ratios: {math.exp(statistics.mean(map(math.log, ratios))):.2f}")
+        others = ["by hand", "PyTorch"][: len(ratios[0])]
+        header = ["batch", "context", "width", "heads", "layers", "tinyattn", *others, *("/ " + o for o in others)]
+        _timing.table(header, rows)
+        for other, r in zip(others, zip(*ratios)):
+            print(f"geometric mean of the ratios to {other}: {math.exp(statistics.mean(map(math.log, r))):.2f}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ tracemalloc, to which NumPy reports its arrays; for PyTorch, what its profiler s
 from __future__ import annotations
 
 import _timing
+import _written_out
 import numpy as np
-from attention import by_hand
 
 import tinyattn as ta
 from tinyattn import efficient
@@ -31,16 +31,16 @@ def forms(n: int):
     }
 
 
-def measure(n: int, rng: np.random.Generator, torch) -> list[str]:
+def measure(n: int, rng: np.random.Generator, torch) -> tuple[list[str], dict[str, int]]:
     arrays = [rng.normal(size=(n, 64)).astype(np.float32) for _ in range(4)]
     *qkv, g = (ta.Tensor(x, requires_grad=True) for x in arrays)
     scores = n * n * 4
-    peaks = {"by hand": _timing.peak_memory(lambda: by_hand(*arrays))}
+    peaks = {"by hand": _timing.peak_memory(lambda: _written_out.attention(*arrays))}
     for name, form in forms(n).items():
         peaks[name] = _timing.peak_memory(lambda: ta.grad(form(*qkv), qkv, g))  # noqa: B023
     if torch:
         peaks["PyTorch fused"] = torch_peak(torch, arrays)
-    return [f"n = {n:,}", megabytes(scores), *(f"{megabytes(p)} ({p / scores:.1%})" for p in peaks.values())]
+    return [f"n = {n:,}", megabytes(scores), *(f"{megabytes(p)} ({p / scores:.1%})" for p in peaks.values())], peaks
 
 
 def torch_peak(torch, arrays) -> int:
@@ -61,9 +61,12 @@ def main() -> None:
     torch = _timing.torch_or_none()
     print(_timing.machine(), f"; PyTorch {torch.__version__}" if torch else "", "\n", sep="")
     rng = np.random.default_rng(args.seed)
-    rows = [measure(n, rng, torch) for n in ([64, 128] if args.small else args.lengths)]
-    names = ["by hand", *forms(64), *(["PyTorch fused"] if torch else [])]
-    _timing.table(["peak", "one score matrix", *names], rows)
+    lengths = [64, 128] if args.small else args.lengths
+    rows, peaks = zip(*(measure(n, rng, torch) for n in lengths))
+    _timing.table(["peak", "one score matrix", *peaks[0]], rows)
+    others = [name for name in ("by hand", "PyTorch fused") if name in peaks[-1]]
+    ratios = [[name, *(f"{peaks[-1][name] / peaks[-1][other]:.3f}" for other in others)] for name in forms(64)]
+    _timing.table([f"n = {lengths[-1]:,}", *(f"/ {other}" for other in others)], ratios)
 
 
 if __name__ == "__main__":
