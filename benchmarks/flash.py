@@ -32,9 +32,11 @@ def main() -> None:
     for n in lengths:
         for causal in (False, True):
             rows.append(measure(n, causal, args, max(3, rounds * 2048 // max(n, 2048)), rng, torch))
-    _timing.table(["forward + backward", "flash", *("/ " + other for other in OTHERS), "forward / PyTorch", "error"], rows)
+    header = ["forward + backward", "flash", *("/ " + other for other in OTHERS), "forward / PyTorch", "error"]
+    _timing.table(header, rows)
     print("/ PyTorch: against its fused attention; / by hand: NumPy, derivatives written out; / plain:\n"
-          "scaled_dot_product_attention; / one op: fused_attention; forward / PyTorch: without the way back; error: largest difference from plain attention")  # fmt: skip
+          "scaled_dot_product_attention; / one op: fused_attention; forward / PyTorch: without the way back;\n"
+          "error: largest difference from plain attention")  # fmt: skip
 
 
 def measure(n: int, causal: bool, args, rounds: int, rng: np.random.Generator, torch) -> list[str]:
