@@ -19,7 +19,7 @@ import tinyattn as ta
 OTHERS = ["PyTorch", "by hand", "plain", "one op"]
 options = _timing.options(__doc__)
 options.add_argument("--lengths", type=int, nargs="+", default=[512, 2048, 8192])
-options.add_argument("--block-size", type=int, default=256)
+options.add_argument("--block-size", type=int, default=512)
 options.add_argument("--no-plain", action="store_true", help="leave out what stores scores: 2 GB at n = 8,192")
 
 

@@ -39,7 +39,7 @@ LINES = dict(zip(GIVES_UP, (2, 6, 3.5, 1.5, 2)))  # widths: where lines lie on e
 COLORS = dict(zip(GIVES_UP, (_demo.ORANGE, _demo.BLUE, _demo.GREEN, _demo.SKY, _demo.PURPLE)))
 
 
-SMALL_TILES = functools.partial(efficient.flash_attention, block_size=64)
+SMALL_TILES = functools.partial(efficient.flash_attention, block_size=128)
 
 
 def forms(n, rng):

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -310,6 +311,55 @@ def test_an_infinite_score_gives_nan_in_its_own_row_as_the_plain_form_does():
         plain = ta.scaled_dot_product_attention(Q, K, V).numpy()
     np.testing.assert_allclose(flash, plain)
     assert np.isnan(flash[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "q", "k", "m", "v"),
+    [(np.float32, 4, 5, 5, 1e30), (np.float16, 1.64, 1.64, 5000, 1), (np.longdouble, 200, 200, 4, 1),
+     (np.float32, 0, 1e20, 5, 1), (np.float32, 1e20, 0, 5, 1), (np.float32, 9, -9, 5, 1)],
+)  # fmt: skip
+def test_sums_stay_in_range_and_nothing_warns(dtype, q, k, m, v):
+    inputs = [T(np.full(shape, x, dtype)) for shape, x in (((3, 1), q), ((m, 1), k), ((m, 2), v))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = ta.efficient.flash_attention(*inputs, scale=1.0)
+        gradients = ta.grad(out, inputs, np.ones((3, 2)))
+    np.testing.assert_allclose(out.numpy(), np.full((3, 2), v, dtype), rtol=1e-3)
+    np.testing.assert_allclose(gradients[2].numpy(), np.full((m, 2), 3 / m, dtype), rtol=2e-3)
+
+
+@pytest.mark.parametrize("block_size", [2, 64])
+@pytest.mark.parametrize("kind", ["boolean", "float", "causal"])
+def test_a_query_that_attends_to_nobody_may_hold_anything(kind, block_size):
+    rng = np.random.default_rng(11)
+    arrays = [rng.normal(size=shape) for shape in ((7, 3), (5, 3), (5, 2))]
+    arrays[0][1] = NAN
+    inputs = [T(x) for x in arrays]
+    allowed = ta.causal_mask(7, 5) if kind == "causal" else np.arange(7)[:, None] + np.zeros((7, 5)) != 1
+    mask = {"boolean": allowed, "float": np.where(allowed, 0.5, -INF), "causal": None}[kind]
+    assert_same(lambda *x: ta.efficient.flash_attention(*x, causal=kind == "causal", mask=mask, block_size=block_size),
+                lambda *x: ta.scaled_dot_product_attention(*x, mask=allowed), inputs)  # fmt: skip
+
+
+def test_a_learned_scale_gets_its_gradient():
+    rng = np.random.default_rng(12)
+    inputs = [T(rng.normal(size=(5, d))) for d in (3, 3, 2)] + [T(0.7)]
+    plain = lambda Q, K, V, scale: ta.scaled_dot_product_attention(Q, K, V, scale=scale)
+    assert_same(lambda Q, K, V, scale: ta.efficient.flash_attention(Q, K, V, scale=scale), plain, inputs)
+    assert_same(lambda Q, K, V, scale: ta.efficient.sliding_window_attention(Q, K, V, 9, causal=False, scale=scale),
+                plain, inputs)  # fmt: skip
+
+
+def test_sizes_may_be_numpy_integers_and_larger_than_the_sequence():
+    x = np.random.default_rng(13).normal(size=(5, 3))
+    expected = ta.scaled_dot_product_attention(x, x, x, ta.causal_mask(5)).numpy()
+    for out in (ta.efficient.flash_attention(x, x, x, causal=True, block_size=np.int64(10**10)),
+                ta.efficient.sliding_window_attention(x, x, x, np.uint8(7)),
+                ta.efficient.sliding_window_attention(x, x, x, 10**30)):  # fmt: skip
+        np.testing.assert_allclose(out.numpy(), expected, atol=1e-12)
+    inputs = [T(x) for _ in range(3)]
+    out = ta.efficient.block_sparse_attention(*inputs, np.array([[True]]), 10**6)
+    ta.grad(out, inputs, x, create_graph=True)  # of five positions, not of a block's million
 
 
 @pytest.mark.parametrize("name", FORMS)

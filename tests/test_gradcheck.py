@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn.tensor import op
+from tinyattn.tensor import fused, op
 
 RNG = np.random.default_rng(0)
 
@@ -87,6 +87,16 @@ def test_a_wrong_softmax_is_caught():
     message(wrong, X)
     wrong = broken(lambda x: ta.softmax.forward(x), lambda g, out, x: g * out * (1 - out))
     message(wrong, X)
+
+
+def test_a_fused_op_must_be_its_composed_twin():
+    @fused(lambda x: 1.01 * x * x, lambda g, out, x, *, extra, needs: [2 * g * x])
+    def square(x):
+        return x * x, None
+
+    assert ta.gradcheck(square, X)
+    text = message(square, X, ta.gradgradcheck)
+    assert "gradient of X under create_graph differs" in text and "composed twin" in text
 
 
 def test_second_order_catches_what_first_order_cannot():

@@ -1,8 +1,8 @@
 """The attacks on n²: the same attention without its n × m matrix, and one that gives the matrix up.
 
-Three are exact and share one kernel, `_tiled`: it walks over the score matrix tile by tile, keeps one tile, and
-carries a running softmax along (Milakov & Gimelshein 2018; FlashAttention, Dao et al. 2022). They differ in which
-tiles are visited: all of them or those under the diagonal (flash), a band (sliding window), a list (block-sparse).
+Three are exact and share one kernel, `_tiled`: it walks over the score matrix tile by tile, holds a few of them at a
+time, and carries a running softmax along (Milakov & Gimelshein 2018; FlashAttention, Dao et al. 2022). They differ in
+which tiles are visited: all or those under the diagonal (flash), a band (sliding window), a list (block-sparse).
 Linear attention replaces the softmax's exponential by a product of features; then the sums over the past fit into
 a matrix of fixed size.
 """
@@ -10,8 +10,8 @@ a matrix of fixed size.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -32,23 +32,23 @@ FAR = 1 << 60  # farther than any key: the end of a band that is open
 
 
 def flash_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any = None, scale: float | None = None,
-                    block_size: int = 256) -> Tensor:  # fmt: skip
+                    block_size: int = 512) -> Tensor:  # fmt: skip
     """softmax(Q Kᵀ · scale) V, exactly, in memory that grows with n + m instead of n · m (Dao et al. 2022).
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv), and mask, scale, empty rows and NaN as in
     `scaled_dot_product_attention`. causal: query i sees key j ≤ i + m - n, and whatever mask allows of these.
-    block_size: half the side of a tile. Four tiles are the most that is held of the scores, however long the
-        sequences; any size gives the same result.
+    block_size: the side of a tile. Four tiles are the most that is held of the scores, however long the sequences; any
+        size gives the same result.
     """
-    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    Q, K, V, scale = _inputs(Q, K, V, scale)
     shape = scores_shape(Q, K, V)
     if mask is not None:
         split_mask(mask, shape, Q.dtype)  # an error if it does not fit
-    if block_size < 1:
-        raise ValueError(f"block_size {block_size}: a tile has at least one row; 256 suits most caches")
+    side = operator.index(block_size)
+    if side < 1:
+        raise ValueError(f"block_size {side}: a tile has at least one row; with fewer than 128 the time is Python's")
     inputs = (Q, K, V) if mask is None else (Q, K, V, mask)
-    size, band = (2 * block_size, 2 * block_size), (0 if causal else -FAR, FAR)
-    return _tiled(*inputs, plan=_Plan(_scale(scale, Q), size, band, edge=-(-block_size // 2)))
+    return _tiled(*inputs, plan=_Plan(scale, (side, side), (0 if causal else -FAR, FAR), edge=-(-side // 4)))
 
 
 def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: bool = True,
@@ -58,15 +58,16 @@ def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: boo
     Q, K (..., n, dk), V (..., n, dv) -> (..., n, dv): query i sees i - window < j ≤ i; without causal |i - j| < window.
     Equals `scaled_dot_product_attention` under `sliding_window_mask`. Raises ValueError for n ≠ m or window < 1.
     """
-    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    Q, K, V, scale = _inputs(Q, K, V, scale)
     *_, n, m = scores_shape(Q, K, V)
     if n != m:
         raise ValueError(f"{n} queries and {m} keys: a window slides along one sequence, so both must be equally many. "
                          "Use flash_attention with mask=sliding_window_mask(n, window, m)")  # fmt: skip
     if window < 1:
         raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
+    window = min(operator.index(window), n)
     side = min(max(window, 64), 256)  # of a tile: a few per block of queries cover its band
-    return _tiled(Q, K, V, plan=_Plan(_scale(scale, Q), (side, side), (0 if causal else 1 - window, window - 1)))
+    return _tiled(Q, K, V, plan=_Plan(scale, (side, side), (0 if causal else 1 - window, window - 1)))
 
 
 def block_sparse_attention(Q: Any, K: Any, V: Any, block_mask: Any, block_size: int, *,
@@ -78,8 +79,9 @@ def block_sparse_attention(Q: Any, K: Any, V: Any, block_mask: Any, block_size: 
         True where the queries of block I may attend to the keys of block J. See `longformer_blocks`, `bigbird_blocks`.
     Raises TypeError for a block mask that is not boolean, ValueError for one that does not fit.
     """
-    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    Q, K, V, scale = _inputs(Q, K, V, scale)
     *lead, n, m = scores_shape(Q, K, V)
+    block_size = operator.index(block_size)
     blocks = np.array(block_mask)  # a copy: the way back reads it again
     if blocks.dtype != bool:
         raise TypeError(f"block_mask is {blocks.dtype}, not boolean (True = may attend): use block_mask.astype(bool)")
@@ -90,11 +92,15 @@ def block_sparse_attention(Q: Any, K: Any, V: Any, block_mask: Any, block_size: 
         raise ValueError(f"block mask of shape {blocks.shape} for {n} queries and {m} keys in blocks of {block_size}: "
                          f"it must be {wanted[-2:]}, or broadcast to {wanted}")  # fmt: skip
     wide = max(block_size, 512 // block_size * block_size)  # neighbouring blocks make one tile up to this wide
-    return _tiled(Q, K, V, plan=_Plan(_scale(scale, Q), (block_size, wide), blocks=np.broadcast_to(blocks, wanted)))
+    return _tiled(Q, K, V, plan=_Plan(scale, (block_size, wide), blocks=np.broadcast_to(blocks, wanted)))
 
 
-def _scale(scale: float | None, Q: Tensor) -> float:
-    return 1 / math.sqrt(Q.shape[-1] or 1) if scale is None else scale
+def _inputs(Q: Any, K: Any, V: Any, scale: Any) -> tuple[Tensor, Tensor, Tensor, float]:
+    """As tensors, and the scale as a number; one that is a Tensor becomes part of Q."""
+    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    if isinstance(scale, Tensor):
+        return Q * scale, K, V, 1.0
+    return Q, K, V, 1 / math.sqrt(Q.shape[-1] or 1) if scale is None else float(scale)
 
 
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
@@ -108,7 +114,7 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 
 class _Plan(NamedTuple):
-    """Which tiles are visited."""
+    """Which tiles are visited, and the scale of the scores in them."""
 
     scale: float
     size: tuple[int, int]  # of a tile: queries, keys
@@ -123,7 +129,7 @@ def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: _Plan) -> Any:
     forbidden = _forbidden(n, m, m - n, plan.band)
     if plan.blocks is not None:
         r = plan.size[0]
-        forbidden = forbidden | ~plan.blocks.repeat(r, -2).repeat(r, -1)[..., :n, :m]
+        forbidden = forbidden | ~plan.blocks[..., np.arange(n)[:, None] // r, np.arange(m) // r]
     if mask is None or mask.dtype == bool:
         allowed = ~forbidden if mask is None else (mask.numpy() if isinstance(mask, Tensor) else mask) & ~forbidden
         return scaled_dot_product_attention(Q, K, V, allowed, scale=plan.scale)
@@ -132,7 +138,7 @@ def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: _Plan) -> Any:
 
 def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Array | None = None, *, extra: Any,
                     needs: Any, plan: _Plan) -> tuple[Any, ...]:  # fmt: skip
-    """The way back. It computes each tile of P = softmax(S) again, from what two numbers a row have kept of it:
+    """The way back. Each tile of P = softmax(S) is computed again, by the top and the total of its rows:
 
     dV = Pᵀ G,   dS = P ∘ (G Vᵀ - D),   dQ = dS K · scale,   dK = dSᵀ Q · scale,   dmask = dS
 
@@ -145,19 +151,20 @@ def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Ar
     dmask = np.zeros((1,) * (Q.ndim - mask.ndim) + mask.shape, dtype) if mask is not None and needs[3] else None
     spare, V1 = _room(Q, K, plan, dtype), np.ones((min(plan.size[1], K.shape[-2]), dv + 1), dtype)
     again, shifted = iter(kept), top.any()
-    for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype, skip=len(kept)):
+    for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
         G1, dq = np.empty((len(q), dv + 1), dtype), dQ[head][rows]
         G = np.divide(g[head][rows], total[head][rows], out=G1[:, :-1])  # P = e^(S - top) / total: divided here, once
         np.negative(np.vecdot(G, out[head][rows]), out=G1[:, -1])
-        for part, cols, S in tiles:  # S (r, c)
+        for part, cols, scores in tiles:
             g1, t = G1[part], top[head][rows][part]
-            if S is None:  # a tile that was kept: e^(S - then), so that a factor of each row is missing
-                P, then = next(again)
-                g1 = g1 * np.exp(then - t)
-            else:
+            P, old = next(again, (None, None))
+            if P is None:
+                S = scores()  # (r, c)
                 if shifted:
                     S -= t
                 P = np.exp(S, out=S)
+            else:  # it was kept, with the top of its time: each row lacks a factor
+                g1 = g1 * np.exp(old - t)
             dV[head][cols] += P.T @ g1[:, :-1]  # (c, r) @ (r, dv)
             v = V1[: P.shape[1]]
             v[:, :-1] = V[head][cols]
@@ -182,26 +189,30 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     log-sum-exp top + log total; where scores are large it has too few digits left for the total.)
 
     The maximum only keeps e^s within the dtype's range. Where |s| ≤ |q| |k| promises that already, top is just 0.
-    Of short sequences the first tiles, at most two, are kept for the way back, each with the top it was made for.
+    Where tiles are few, the first of them, two tiles' worth, are kept for the way back, with the top of their time.
     """
     dtype = np.result_type(Q, K, V, 0.0)
     lead, n, dv = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), Q.shape[-2], V.shape[-1]
     Q, K, V = (x if x.shape[:-2] == lead else np.broadcast_to(x, lead + x.shape[-2:]) for x in (Q, K, V))
-    if mask is not None and not (np.isfinite(K).all() and np.isfinite(V).all()):
-        K, V = _without_unused(K, V, mask, n, plan.band)
+    if plan.blocks is None and not all(np.isfinite(x).all() for x in (Q, K, V)):
+        Q, K, V = _without_unused(Q, K, V, mask, plan.band)
     out = np.zeros((*lead, n, dv), dtype)
     top, total = np.full((*lead, n, 1), -np.inf, dtype), np.zeros((*lead, n, 1), dtype)
     ones = np.ones((min(plan.size[1], K.shape[-2]), 1), dtype)
     kept: list[tuple[Array, Array]] = []
-    tile = math.prod(plan.size)
-    budget = 2 * tile if top.size * K.shape[-2] <= 16 * tile else 0  # of scores to keep
+    tile, all_scores = math.prod(plan.size), top.size * K.shape[-2]
+    budget = 2 * tile if all_scores <= 16 * tile else 0  # of scores to keep: an eighth of them, or nothing
     longest = _norms(K, dtype).max(-1, initial=0)
-    limit = math.log(np.finfo(dtype).max) / 4  # far enough inside the range for sums of e^s, and a gradient over them
+    most = max(1, K.shape[-2]) * (1 + np.abs(V, dtype=dtype).max(initial=0))  # so many times e^s the sums may reach
+    # A quarter of the way to overflow, in logarithms: gradients over the sums, of 1e-26 to 1e29, have room as well.
+    limit = np.log(np.finfo(dtype).max / most) / 4 if most < np.inf and (mask is None or mask.dtype == bool) else 0
     for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
-        safe = (mask is None or mask.dtype == bool) and _norms(q, dtype).max() * longest[head] < limit
+        with np.errstate(invalid="ignore"):  # 0 · inf
+            safe = _norms(q, dtype).max() * longest[head] < limit
         if safe:
             top[head][rows] = 0
-        for part, cols, S in tiles:  # S (r, c)
+        for part, cols, scores in tiles:
+            S = scores()  # (r, c)
             o, t, old = out[head][rows][part], total[head][rows][part], top[head][rows][part]  # views, to write to
             if not safe:
                 new = np.maximum(old, S.max(axis=-1, keepdims=True))
@@ -224,41 +235,37 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
 
 
 def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan, dtype: Any,
-          skip: int = 0) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, slice, Any]]]]:  # fmt: skip
-    """By heads and blocks of queries: (head, rows, q · scale, tiles), the tiles one at a time as (part of the rows,
-    columns, scores), or without scores for the first tiles, `skip` of them.
+          ) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, slice, Callable[[], Array]]]]]:  # fmt: skip
+    """By heads and blocks of queries: (head, rows, q · scale, tiles), the tiles as (part of the rows, columns, scores).
 
-    Scores are -inf where the band or a boolean mask forbids; a float mask is added. All tiles share one array in turn.
+    scores() is -inf where the band or a boolean mask forbids; a float mask is added. All tiles share one array in turn.
     """
     n, m = Q.shape[-2], K.shape[-2]
     if mask is not None:
         mask = np.broadcast_to(mask, (*Q.shape[:-1], m))
-    room, number = _room(Q, K, plan, dtype), itertools.count()
+    room = _room(Q, K, plan, dtype)
     forbidden = functools.cache(_forbidden)  # along the band's edge one tile looks like another
 
-    def tiles(head: Any, rows: slice, q: Array) -> Iterator[tuple[slice, slice, Any]]:
-        for part, cols in _places(head, rows, m, m - n, plan):
-            if next(number) < skip:
-                yield part, cols, None
-                continue
-            x, k = q[part], K[head][cols]
-            S = np.matmul(x, k.T, out=room[: len(x) * len(k)].reshape(len(x), len(k)))  # (r, dk) @ (dk, c)
-            if mask is not None:
-                bias = mask[head][rows][part, cols]
-                if mask.dtype == bool:
-                    np.copyto(S, -np.inf, where=~bias)
-                else:
-                    S += bias
-            ahead = rows.start + part.start + m - n - cols.start  # how far the first key lies behind the first query
-            if ahead - len(k) + 1 < plan.band[0] or ahead + len(x) - 1 > plan.band[1]:
-                np.copyto(S, -np.inf, where=forbidden(*S.shape, ahead, plan.band))
-            yield part, cols, S
+    def scores(head: Any, rows: slice, q: Array, part: slice, cols: slice) -> Array:
+        x, k = q[part], K[head][cols]
+        S = np.matmul(x, k.T, out=room[: len(x) * len(k)].reshape(len(x), len(k)))  # (r, dk) @ (dk, c)
+        if mask is not None:
+            here = mask[head][rows][part, cols]
+            if mask.dtype == bool:
+                np.copyto(S, -np.inf, where=~here)
+            else:
+                S += here
+        ahead = rows.start + part.start + m - n - cols.start  # how far the first key lies behind the first query
+        if ahead - len(k) + 1 < plan.band[0] or ahead + len(x) - 1 > plan.band[1]:
+            np.copyto(S, -np.inf, where=forbidden(*S.shape, ahead, plan.band))
+        return S
 
     for head in np.ndindex(Q.shape[:-2]):
         for i in range(0, n, plan.size[0]):
             rows = slice(i, min(i + plan.size[0], n))
             q = Q[head][rows] * plan.scale
-            yield head, rows, q, tiles(head, rows, q)
+            yield head, rows, q, ((*place, functools.partial(scores, head, rows, q, *place))
+                                  for place in _places(head, rows, m, m - n, plan))  # fmt: skip
 
 
 def _places(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> Iterator[tuple[slice, slice]]:
@@ -266,19 +273,20 @@ def _places(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> Iterato
     r, first = rows.stop - rows.start, rows.start + offset  # first: the position of the first query among the keys
     if plan.blocks is not None:
         edges = np.flatnonzero(np.diff(plan.blocks[head][rows.start // plan.size[0]], prepend=False, append=False))
-        runs = [(0, r, start, min(end, m)) for start, end in (edges * plan.size[0]).reshape(-1, 2).tolist()]
+        runs = [(slice(0, r), start, min(stop, m)) for start, stop in (edges * plan.size[0]).reshape(-1, 2).tolist()]
     else:
 
         def end(position: int) -> int:
             """The keys before it are not too late for the queries before position."""
             return max(0, min(position - plan.band[0], m))
 
-        common = end(first)  # before it no key is too late for any row; from there on smaller tiles waste less
-        runs = [(0, r, max(0, first - plan.band[1]), common)]
-        runs += [(i, i + plan.edge, common, end(first + min(i + plan.edge, r))) for i in range(0, r, plan.edge)]
-    for top, bottom, start, stop in runs:
+        # Keys that are not too late for any row; then, part by part, what is left (nothing where the band has no end).
+        runs = [(slice(0, r), max(0, first - plan.band[1]), end(first))]
+        parts = [slice(i, min(i + plan.edge, r)) for i in range(0, r, plan.edge)]
+        runs += [(part, end(first), end(first + part.stop)) for part in parts]
+    for part, start, stop in runs:
         for j in range(start, stop, plan.size[1]):
-            yield slice(top, min(bottom, r)), slice(j, min(j + plan.size[1], stop))
+            yield part, slice(j, min(j + plan.size[1], stop))
 
 
 def _room(Q: Array, K: Array, plan: _Plan, dtype: Any) -> Array:
@@ -299,15 +307,19 @@ def _forbidden(n: int, m: int, ahead: int, band: tuple[int, int]) -> Array:
     return forbidden
 
 
-def _without_unused(K: Array, V: Array, mask: Array, n: int, band: tuple[int, int]) -> tuple[Array, Array]:
-    """K and V with zeros for keys that no query may attend to: their NaN must not meet a weight of 0."""
-    m = K.shape[-2]
-    mask = np.broadcast_to(mask, (*mask.shape[:-2], n, m))
-    used = np.zeros((*mask.shape[:-2], m), bool)
+def _without_unused(Q: Array, K: Array, V: Array, mask: Array | None,
+                    band: tuple[int, int]) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Zeros for keys and values that no query may attend to, and for queries that may attend to none: a NaN there must
+    not meet a weight of 0."""
+    n, m = Q.shape[-2], K.shape[-2]
+    mask = np.broadcast_to(True if mask is None else mask, (*(() if mask is None else mask.shape[:-2]), n, m))
+    used, busy = np.zeros((*mask.shape[:-2], m), bool), np.zeros((*mask.shape[:-2], n), bool)
     for i in range(n):  # a row at a time: no second (n, m) array
         row = mask[..., i, :] if mask.dtype == bool else mask[..., i, :] != -np.inf
-        used |= row & ~_forbidden(1, m, i + m - n, band)[0]
-    return np.where(used[..., None], K, 0), np.where(used[..., None], V, 0)
+        row = row & ~_forbidden(1, m, i + m - n, band)[0]
+        used |= row
+        busy[..., i] = row.any(-1)
+    return np.where(busy[..., None], Q, 0), np.where(used[..., None], K, 0), np.where(used[..., None], V, 0)
 
 
 def _add_tile(total: Array, head: tuple[int, ...], rows: slice, cols: slice, tile: Array) -> None:

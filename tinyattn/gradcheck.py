@@ -47,18 +47,27 @@ def gradcheck(f: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: fl
 
 def gradgradcheck(f: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
                   raise_exception: bool = True) -> bool:  # fmt: skip
-    """Gradcheck of the gradient: second derivatives, for the inputs and for the cotangents. As `gradcheck`."""
+    """Gradcheck of the gradient: second derivatives, for the inputs and for the cotangents. As `gradcheck`.
+
+    The gradient that can be differentiated must also be the usual one: a fused op computes the two in different ways.
+    """
     inputs = _as_list(inputs)
     rng = np.random.default_rng(1)
     cotangents = [Tensor(rng.normal(size=y.shape), name=f"the cotangent of output {k}")
                   for k, y in enumerate(_outputs(f, inputs))]  # fmt: skip
 
-    def gradient(*args: Tensor) -> tuple[Tensor, ...]:
+    def gradient(*args: Tensor, create_graph: bool = True) -> tuple[Tensor, ...]:
         xs = [+x if x.requires_grad else Tensor(x, requires_grad=True) for x in args[: len(inputs)]]
         total = sum(((y * c).sum() for y, c in zip(_outputs(f, xs), args[len(inputs) :])), start=Tensor(0.0))
-        return tuple(_gradient(total, x, create_graph=True) for x in xs)
+        return tuple(_gradient(total, x, create_graph) for x in xs)
 
     try:
+        both = [gradient(*inputs, *cotangents, create_graph=c) for c in (False, True)]
+        for i, (usual, differentiable) in enumerate(zip(*both)):
+            if not np.allclose(usual._data, differentiable._data, rtol, atol, equal_nan=True):
+                name, worst = inputs[i].name or f"input {i}", np.abs(usual._data - differentiable._data).max()
+                raise GradcheckError(f"the gradient of {name} under create_graph differs from the usual one by up to "
+                                     f"{worst:.3g}: a fused op and its composed twin disagree")  # fmt: skip
         _check(gradient, [*inputs, *cotangents], eps, atol, rtol, warn=False)
     except GradcheckError as error:
         if raise_exception:
