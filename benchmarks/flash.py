@@ -31,7 +31,7 @@ def main() -> None:
     rng, rows = np.random.default_rng(args.seed), []
     for n in lengths:
         for causal in (False, True):
-            rows.append(measure(n, causal, args, max(3, rounds * 2048 // max(n, 2048)), rng, torch))
+            rows.append(measure(n, causal, args, max(5, rounds * 2048 // max(n, 2048)), rng, torch))
     header = ["forward + backward", "flash", *("/ " + other for other in OTHERS), "forward / PyTorch", "error"]
     _timing.table(header, rows)
     print("/ PyTorch: against its fused attention; / by hand: NumPy, derivatives written out; / plain:\n"

@@ -222,9 +222,12 @@ def test_float32_stays(name):
 
 
 def test_integers_are_taken_as_numbers():
-    Q = K = V = np.arange(6).reshape(3, 2)
-    expected = ta.scaled_dot_product_attention(Q, K, V)
-    np.testing.assert_allclose(ta.efficient.flash_attention(Q, K, V).numpy(), expected.numpy(), atol=1e-12)
+    for x in (np.arange(6).reshape(3, 2), np.full((3, 2), -128, np.int8)):
+        expected = ta.scaled_dot_product_attention(x / 1, x / 1, x / 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            flash = ta.efficient.flash_attention(x, x, x)
+        np.testing.assert_allclose(flash.numpy(), expected.numpy(), atol=1e-12)
 
 
 @pytest.mark.parametrize(("n", "m"), [(0, 3), (3, 0)])
@@ -249,7 +252,8 @@ def test_an_empty_row_is_zero_with_zero_gradient_and_touches_no_other():
 
 @pytest.mark.parametrize("bad", [NAN, INF])
 @pytest.mark.parametrize("floats", [False, True])
-def test_a_key_that_nobody_attends_may_hold_anything(bad, floats):
+@pytest.mark.parametrize("where", ["key", "value", "both"])
+def test_a_key_that_nobody_attends_may_hold_anything(bad, floats, where):
     rng = np.random.default_rng(7)
     Q, K, V = (rng.normal(size=(2, n, d)) for n, d in ((5, 3), (7, 3), (7, 2)))
     mask = rng.random((5, 7)) < 0.5
@@ -257,7 +261,8 @@ def test_a_key_that_nobody_attends_may_hold_anything(bad, floats):
     mask[0, 5] = True  # above the diagonal: causal forbids it, and it is the only one
     mask[1:, 5] = False
     clean = [T(Q), T(K), T(V)]
-    K[:, 4:6], V[:, 4:6] = bad, bad
+    for x in {"key": [K], "value": [V], "both": [K, V]}[where]:
+        x[:, 4:6] = bad
     spoilt = [T(Q), T(K), T(V)]
     if floats:
         mask = np.where(mask, 0.5, -INF)
@@ -314,15 +319,16 @@ def test_an_infinite_score_gives_nan_in_its_own_row_as_the_plain_form_does():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "q", "k", "m", "v"),
-    [(np.float32, 4, 5, 5, 1e30), (np.float16, 1.64, 1.64, 5000, 1), (np.longdouble, 200, 200, 4, 1),
-     (np.float32, 0, 1e20, 5, 1), (np.float32, 1e20, 0, 5, 1), (np.float32, 9, -9, 5, 1)],
+    ("dtype", "q", "k", "scale", "m", "v"),
+    [(np.float32, 4, 5, 1, 5, 1e30), (np.float16, 1.64, 1.64, 1, 5000, 1), (np.longdouble, 200, 200, 1, 4, 1),
+     (np.float32, 0, 1e20, 1, 5, 1), (np.float32, 1e20, 0, 1, 5, 1), (np.float32, 1e20, 1e20, 0, 5, 1),
+     (np.float32, 9, -9, 1, 5, 1), (np.float32, 1, 1, 200, 5, 1), (np.float32, 1, -1, -200, 5, 1)],
 )  # fmt: skip
-def test_sums_stay_in_range_and_nothing_warns(dtype, q, k, m, v):
+def test_sums_stay_in_range_and_nothing_warns(dtype, q, k, scale, m, v):
     inputs = [T(np.full(shape, x, dtype)) for shape, x in (((3, 1), q), ((m, 1), k), ((m, 2), v))]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        out = ta.efficient.flash_attention(*inputs, scale=1.0)
+        out = ta.efficient.flash_attention(*inputs, scale=scale)
         gradients = ta.grad(out, inputs, np.ones((3, 2)))
     np.testing.assert_allclose(out.numpy(), np.full((3, 2), v, dtype), rtol=1e-3)
     np.testing.assert_allclose(gradients[2].numpy(), np.full((m, 2), 3 / m, dtype), rtol=2e-3)

@@ -194,7 +194,9 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     dtype = np.result_type(Q, K, V, 0.0)
     lead, n, dv = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), Q.shape[-2], V.shape[-1]
     Q, K, V = (x if x.shape[:-2] == lead else np.broadcast_to(x, lead + x.shape[-2:]) for x in (Q, K, V))
-    if plan.blocks is None and not all(np.isfinite(x).all() for x in (Q, K, V)):
+    q_norms, k_norms = _norms(Q, dtype), _norms(K, dtype).max(-1, initial=0)
+    largest = np.abs(V, dtype=dtype).max(initial=0)
+    if plan.blocks is None and not all(np.isfinite(x).all() for x in (q_norms, k_norms, largest)):
         Q, K, V = _without_unused(Q, K, V, mask, plan.band)
     out = np.zeros((*lead, n, dv), dtype)
     top, total = np.full((*lead, n, 1), -np.inf, dtype), np.zeros((*lead, n, 1), dtype)
@@ -202,17 +204,17 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     kept: list[tuple[Array, Array]] = []
     tile, all_scores = math.prod(plan.size), top.size * K.shape[-2]
     budget = 2 * tile if all_scores <= 16 * tile else 0  # of scores to keep: an eighth of them, or nothing
-    longest = _norms(K, dtype).max(-1, initial=0)
-    most = max(1, K.shape[-2]) * (1 + np.abs(V, dtype=dtype).max(initial=0))  # so many times e^s the sums may reach
+    most = max(1, K.shape[-2]) * (1 + largest)  # times e^s: what the sums may reach
     # A quarter of the way to overflow, in logarithms: gradients over the sums, of 1e-26 to 1e29, have room as well.
     limit = np.log(np.finfo(dtype).max / most) / 4 if most < np.inf and (mask is None or mask.dtype == bool) else 0
-    for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
+    for head, rows, _, tiles in _walk(Q, K, mask, plan, dtype):
         with np.errstate(invalid="ignore"):  # 0 · inf
-            safe = _norms(q, dtype).max() * longest[head] < limit
+            safe = q_norms[head][rows].max() * abs(plan.scale) * k_norms[head] < limit
         if safe:
             top[head][rows] = 0
         for part, cols, scores in tiles:
-            S = scores()  # (r, c)
+            budget -= (part.stop - part.start) * (cols.stop - cols.start)
+            S = scores(fresh=budget >= 0)  # (r, c)
             o, t, old = out[head][rows][part], total[head][rows][part], top[head][rows][part]  # views, to write to
             if not safe:
                 new = np.maximum(old, S.max(axis=-1, keepdims=True))
@@ -222,8 +224,7 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
                 t *= shrink
                 o *= shrink
                 old[...] = new
-            budget -= S.size
-            P = np.exp(S, out=S if budget < 0 else None)
+            P = np.exp(S, out=S)
             t += P @ ones[: P.shape[1]]  # the row sums, at the speed of a product
             o += P @ V[head][cols]  # (r, c) @ (c, dv)
             if budget >= 0:
@@ -235,10 +236,11 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
 
 
 def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan, dtype: Any,
-          ) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, slice, Callable[[], Array]]]]]:  # fmt: skip
+          ) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, slice, Callable[..., Array]]]]]:  # fmt: skip
     """By heads and blocks of queries: (head, rows, q · scale, tiles), the tiles as (part of the rows, columns, scores).
 
-    scores() is -inf where the band or a boolean mask forbids; a float mask is added. All tiles share one array in turn.
+    scores() is -inf where the band or a boolean mask forbids; a float mask is added. All tiles share one array in turn,
+    but for fresh ones.
     """
     n, m = Q.shape[-2], K.shape[-2]
     if mask is not None:
@@ -246,15 +248,16 @@ def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan, dtype: Any,
     room = _room(Q, K, plan, dtype)
     forbidden = functools.cache(_forbidden)  # along the band's edge one tile looks like another
 
-    def scores(head: Any, rows: slice, q: Array, part: slice, cols: slice) -> Array:
+    def scores(head: Any, rows: slice, q: Array, part: slice, cols: slice, fresh: bool = False) -> Array:
         x, k = q[part], K[head][cols]
-        S = np.matmul(x, k.T, out=room[: len(x) * len(k)].reshape(len(x), len(k)))  # (r, dk) @ (dk, c)
+        S = np.empty((len(x), len(k)), dtype) if fresh else room[: len(x) * len(k)].reshape(len(x), len(k))
+        np.matmul(x, k.T, out=S)  # (r, dk) @ (dk, c)
         if mask is not None:
-            here = mask[head][rows][part, cols]
+            values = mask[head][rows][part, cols]
             if mask.dtype == bool:
-                np.copyto(S, -np.inf, where=~here)
+                np.copyto(S, -np.inf, where=~values)
             else:
-                S += here
+                S += values
         ahead = rows.start + part.start + m - n - cols.start  # how far the first key lies behind the first query
         if ahead - len(k) + 1 < plan.band[0] or ahead + len(x) - 1 > plan.band[1]:
             np.copyto(S, -np.inf, where=forbidden(*S.shape, ahead, plan.band))
