@@ -40,7 +40,7 @@ def gpt_step(weights, x, y, num_heads, lr):
     def split(z):  # (B · T, C) -> (B, h, T, C / h)
         return z.reshape(B, T, num_heads, -1).swapaxes(1, 2)
 
-    def merge(z):
+    def merge(z):  # and back
         return z.swapaxes(1, 2).reshape(B * T, C)
 
     def linear(z, name):
@@ -64,7 +64,7 @@ def gpt_step(weights, x, y, num_heads, lr):
     def block(h, name):
         a, *norm1 = norm(h, name + "norm1")
         Q, K, V = (split(linear(a, f"{name}attention.{p}_proj")) for p in "qkv")
-        P = Q @ K.mT
+        P = Q @ K.mT  # (B, h, T, T)
         P *= scale
         np.copyto(P, -np.inf, where=blocked)
         P -= P.max(-1, keepdims=True)
@@ -73,7 +73,7 @@ def gpt_step(weights, x, y, num_heads, lr):
         o = merge(P @ V)
         h = h + linear(o, name + "attention.out_proj")
         c, *norm2 = norm(h, name + "norm2")
-        u = linear(c, name + "feed_forward.up")
+        u = linear(c, name + "feed_forward.up")  # (B · T, 4 C)
         t = np.tanh(slope * (u + cubic * u * u * u))
         f = u * (1 + t) * np.float32(0.5)
         return h + linear(f, name + "feed_forward.down"), (a, norm1, Q, K, V, P, o, c, norm2, u, t, f)
@@ -99,7 +99,7 @@ def gpt_step(weights, x, y, num_heads, lr):
             h, kept = block(h, f"blocks.{i}.")
             saved.append(kept)
         z, *last = norm(h, "norm")
-        p = z @ w["head.weight"].T
+        p = z @ w["head.weight"].T  # (B · T, vocabulary)
         p -= p.max(-1, keepdims=True)
         right = np.arange(B * T), y.reshape(-1)
         chosen = p[right].copy()

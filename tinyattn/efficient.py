@@ -138,12 +138,13 @@ def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: _Plan) -> Any:
 
 def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Array | None = None, *, extra: Any,
                     needs: Any, plan: _Plan) -> tuple[Any, ...]:  # fmt: skip
-    """The way back. Each tile of P = softmax(S) is computed again, by the top and the total of its rows:
+    """The way back. Each tile of P = e^(S - top) is computed again. The softmax is P / total, row by row; it is g that
+    gets divided, G = g / total, as that has fewer columns:
 
     dV = Pᵀ G,   dS = P ∘ (G Vᵀ - D),   dQ = dS K · scale,   dK = dSᵀ Q · scale,   dmask = dS
 
-    D, the row sums of P ∘ G Vᵀ, would need the whole row; but they are the row sums of G ∘ out. And as G Vᵀ - D is
-    [G, -D] [V, 1]ᵀ, they are subtracted by one more column in a product instead of one more pass over the tile.
+    D, the row sums of P ∘ G Vᵀ over total, would need the whole row; but they are the row sums of G ∘ out. And as
+    G Vᵀ - D = [G, -D] [V, 1]ᵀ, one more column in a product subtracts them instead of one more pass over the tile.
     """
     Q, K, V, top, total, kept = extra
     dtype, dv = out.dtype, V.shape[-1]
@@ -153,18 +154,18 @@ def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Ar
     again, shifted = iter(kept), top.any()
     for head, rows, q, tiles in _walk(Q, K, mask, plan, dtype):
         G1, dq = np.empty((len(q), dv + 1), dtype), dQ[head][rows]
-        G = np.divide(g[head][rows], total[head][rows], out=G1[:, :-1])  # P = e^(S - top) / total: divided here, once
-        np.negative(np.vecdot(G, out[head][rows]), out=G1[:, -1])
+        G = np.divide(g[head][rows], total[head][rows], out=G1[:, :-1])  # (r, dv)
+        np.negative(np.vecdot(G, out[head][rows]), out=G1[:, -1])  # -D
         for part, cols, scores in tiles:
-            g1, t = G1[part], top[head][rows][part]
-            P, old = next(again, (None, None))
+            g1, final = G1[part], top[head][rows][part]
+            P, then = next(again, (None, None))
             if P is None:
                 S = scores()  # (r, c)
                 if shifted:
-                    S -= t
+                    S -= final
                 P = np.exp(S, out=S)
             else:  # it was kept, with the top of its time: each row lacks a factor
-                g1 = g1 * np.exp(old - t)
+                g1 = g1 * np.exp(then - final)
             dV[head][cols] += P.T @ g1[:, :-1]  # (c, r) @ (r, dv)
             v = V1[: P.shape[1]]
             v[:, :-1] = V[head][cols]
@@ -194,22 +195,22 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     dtype = np.result_type(Q, K, V, 0.0)
     lead, n, dv = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), Q.shape[-2], V.shape[-1]
     Q, K, V = (x if x.shape[:-2] == lead else np.broadcast_to(x, lead + x.shape[-2:]) for x in (Q, K, V))
-    q_norms, k_norms = _norms(Q, dtype), _norms(K, dtype).max(-1, initial=0)
+    q_norms, longest = _norms(Q, dtype), _norms(K, dtype).max(-1, initial=0)  # (..., n) and (...)
     largest = np.abs(V, dtype=dtype).max(initial=0)
-    if plan.blocks is None and not all(np.isfinite(x).all() for x in (q_norms, k_norms, largest)):
+    if plan.blocks is None and not all(np.isfinite(x).all() for x in (q_norms, longest, largest)):
         Q, K, V = _without_unused(Q, K, V, mask, plan.band)
     out = np.zeros((*lead, n, dv), dtype)
     top, total = np.full((*lead, n, 1), -np.inf, dtype), np.zeros((*lead, n, 1), dtype)
     ones = np.ones((min(plan.size[1], K.shape[-2]), 1), dtype)
     kept: list[tuple[Array, Array]] = []
     tile, all_scores = math.prod(plan.size), top.size * K.shape[-2]
-    budget = 2 * tile if all_scores <= 16 * tile else 0  # of scores to keep: an eighth of them, or nothing
+    budget = 2 * tile if all_scores <= 16 * tile else 0  # of scores to keep: at least an eighth of all, or none
     most = max(1, K.shape[-2]) * (1 + largest)  # times e^s: what the sums may reach
     # A quarter of the way to overflow, in logarithms: gradients over the sums, of 1e-26 to 1e29, have room as well.
     limit = np.log(np.finfo(dtype).max / most) / 4 if most < np.inf and (mask is None or mask.dtype == bool) else 0
     for head, rows, _, tiles in _walk(Q, K, mask, plan, dtype):
         with np.errstate(invalid="ignore"):  # 0 · inf
-            safe = q_norms[head][rows].max() * abs(plan.scale) * k_norms[head] < limit
+            safe = q_norms[head][rows].max() * abs(plan.scale) * longest[head] < limit
         if safe:
             top[head][rows] = 0
         for part, cols, scores in tiles:
