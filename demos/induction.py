@@ -114,7 +114,7 @@ def plot(figure, runs, model, previous, induction):
             curve.plot(smooth, color=color, lw=1.3, label=f"{layers} layer{'s' * (layers > 1)}" if k == 0 else None)
     curve.axhline(1 / TEXT, color=_demo.GREY, ls=":", label=f"a guess among the {TEXT} tokens of the text")
     curve.set(title="Continuing a text seen once", xlabel="step", ylabel="share of right tokens", ylim=(0, 1.03))
-    curve.legend(loc="center right")
+    curve.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, fontsize=8)
     ids, _ = batch(np.random.default_rng(3), 1)
     with ta.no_grad():
         _, maps = model(ids[:, :-1], return_weights=True)

@@ -236,7 +236,7 @@ def plot_losses(figure, runs, baselines):
     left.axhline(GOAL, color=_demo.ORANGE, ls="--", lw=1)
     left.text(0, GOAL, f" {GOAL}", color=_demo.ORANGE, va="bottom", fontsize=8)
     left.set(title="It learns to write", xlabel="step", ylabel="nats a character", xlim=(0, None))
-    left.legend(fontsize=8, loc="upper center")
+    left.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     right.set(title="What it gains by looking back", xlabel="characters it may look back at",
               ylabel="nats a character, held-out")  # fmt: skip
     right.set_xticks(range(len(edges)), ["1", "2", *(f"{n // 2 + 1}-{n}" for n in edges[2:])])
