@@ -74,8 +74,10 @@ def torch_llama(torch: Any, model: Any, ids: list[int]) -> Any:
         for i in range(len(kept)):
             name = f"blocks.{i}"
             y = F.rms_norm(x, (d,), P[f"{name}.norm1.weight"], eps)
-            Q, K, V = (F.linear(y, P[f"{name}.attention.{p}_proj.weight"]).view(T, n, -1).transpose(0, 1)
-                       for p, n in zip("qkv", (h, kv, kv)))  # fmt: skip
+            Q, K, V = (
+                F.linear(y, P[f"{name}.attention.{p}_proj.weight"]).view(T, n, -1).transpose(0, 1)
+                for p, n in zip("qkv", (h, kv, kv))
+            )
             Q, K = turn(Q, start), turn(K, start)
             if start:
                 K, V = (torch.cat([old[:, :start], new], 1) for old, new in zip(kept[i], (K, V)))
@@ -119,11 +121,14 @@ def minilm(torch: Any, rounds: int) -> None:
         print(f"largest difference of the hidden states: {difference:.1e}")
     report(f"MiniLM, a sentence of {ids.shape[1]} tokens", t.interleaved(functions, rounds))
     parameters = sum(p._data.nbytes for p in model.parameters())
-    t.table(["MiniLM, arrays", "MB"], [
-        ("parameters", f"{parameters / 1e6:.1f}"),
-        ("peak of a sentence, no_grad", f"{t.peak_memory(run) / 1e6:.2f}"),
-        ("peak of a sentence, with its graph", f"{t.peak_memory(lambda: model(ids)) / 1e6:.2f}"),
-    ])  # fmt: skip
+    t.table(
+        ["MiniLM, arrays", "MB"],
+        [
+            ("parameters", f"{parameters / 1e6:.1f}"),
+            ("peak of a sentence, no_grad", f"{t.peak_memory(run) / 1e6:.2f}"),
+            ("peak of a sentence, with its graph", f"{t.peak_memory(lambda: model(ids)) / 1e6:.2f}"),
+        ],
+    )
 
 
 def smollm2(torch: Any, rounds: int) -> None:
@@ -150,11 +155,14 @@ def smollm2(torch: Any, rounds: int) -> None:
         report(f"SmolLM2, one more token after {start}", t.interleaved(functions, rounds), "tinyattn, tokens a second")
         parameters = sum(p._data.nbytes for p in model.parameters())
         kept = sum(K._data.nbytes + V._data.nbytes for K, V in cache._seen.values())
-        t.table(["SmolLM2, arrays", "MB"], [
-            ("parameters", f"{parameters / 1e6:.1f}"),
-            (f"keys and values of {start} tokens", f"{kept / 1e6:.2f}"),
-            ("peak of one more token, no_grad", f"{t.peak_memory(run) / 1e6:.2f}"),
-        ])  # fmt: skip
+        t.table(
+            ["SmolLM2, arrays", "MB"],
+            [
+                ("parameters", f"{parameters / 1e6:.1f}"),
+                (f"keys and values of {start} tokens", f"{kept / 1e6:.2f}"),
+                ("peak of one more token, no_grad", f"{t.peak_memory(run) / 1e6:.2f}"),
+            ],
+        )
 
 
 PROCESSES = {
@@ -187,8 +195,10 @@ def processes() -> None:
         if "transformers" in name and not importlib.util.find_spec("transformers"):
             continue
         lines = "\n".join(line.strip() for line in code.strip().splitlines()).format(SENTENCE=SENTENCE, TEXT=TEXT)
-        lines += ("\nimport time\npeak = next(line for line in open('/proc/self/status') if 'VmHWM' in line).split()[1]"
-                  "\nprint(int(peak) / 1e3, time.process_time())")  # fmt: skip
+        lines += (
+            "\nimport time\npeak = next(line for line in open('/proc/self/status') if 'VmHWM' in line).split()[1]"
+            "\nprint(int(peak) / 1e3, time.process_time())"
+        )
         done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
         memory, seconds = done.stdout.split()[-2:]
         rows.append((name, f"{float(memory):.0f}", f"{float(seconds):.1f}"))
@@ -200,7 +210,9 @@ def main() -> None:
     rounds = 1 if options.small else options.rounds
     print(t.machine(), "\n")
     if missing := [name for name in pretrained.MODELS if not pretrained.find(name)]:
-        print(f"the weights are not here: python -m tinyattn fetch {' '.join(missing)}")
+        print(
+            f"{', '.join(missing)}: not on this machine: python -m tinyattn fetch {' '.join(missing)}", file=sys.stderr
+        )
         return
     torch = t.torch_or_none()
     minilm(torch, rounds)
