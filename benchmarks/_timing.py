@@ -116,5 +116,7 @@ def machine() -> str:
     except (OSError, StopIteration):
         pass
     blas: dict[str, Any] = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[index]
-    return (f"{processor}, {os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__} "
-            f"({blas['name']} {blas.get('version', '')}); {THREADS} BLAS thread{'s' * (THREADS > 1)}")  # fmt: skip
+    return (
+        f"{processor}, {os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__} "
+        f"({blas['name']} {blas.get('version', '')}); {THREADS} BLAS thread{'s' * (THREADS > 1)}"
+    )

@@ -50,9 +50,14 @@ def measure(shape, dtype, rounds, rng, torch):
 
         functions["PyTorch"] = eager
     seconds = _timing.interleaved(functions, rounds)
-    return [f"{shape} {np.dtype(dtype)}", *(_timing.duration(statistics.median(s)) for s in seconds.values()),
-            *(f"{_timing.ratio(seconds['steps'], s):.2f} {_timing.ratio(seconds['one op'], s):.2f}"
-              for s in list(seconds.values())[2:])]  # fmt: skip
+    return [
+        f"{shape} {np.dtype(dtype)}",
+        *(_timing.duration(statistics.median(s)) for s in seconds.values()),
+        *(
+            f"{_timing.ratio(seconds['steps'], s):.2f} {_timing.ratio(seconds['one op'], s):.2f}"
+            for s in list(seconds.values())[2:]
+        ),
+    ]
 
 
 def import_seconds(statement: str) -> float:
@@ -81,8 +86,10 @@ def main() -> None:
     header = ["forward + backward", "steps", "one op", *others, *(f"both / {o}" for o in others)]
     _timing.table(header, rows)
     numpy, tinyattn = imports(rounds)
-    print(f"import numpy {_timing.duration(numpy)}, import tinyattn {_timing.duration(tinyattn)}: "
-          f"ratio {tinyattn / numpy:.2f}")  # fmt: skip
+    print(
+        f"import numpy {_timing.duration(numpy)}, import tinyattn {_timing.duration(tinyattn)}: "
+        f"ratio {tinyattn / numpy:.2f}"
+    )
 
 
 if __name__ == "__main__":

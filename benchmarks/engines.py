@@ -65,18 +65,22 @@ PROBES = {
             for _ in range(20_000): x = x + x * 1e-6
             return x
         found, right = grad(chain, 1.0), (1 + 1e-6) ** 20_000
-        """ + SAY,
+        """
+    + SAY,
     "arrays, broadcast on both sides": """
         b = const([[10.0, 20.0, 30.0]])
         found, right = grad(lambda a: total(a * b), np.ones((4, 1))), np.full((4, 1), 60.0)
-        """ + SAY,
+        """
+    + SAY,
     "x[[0, 1, 1]]: repeated indices add up": """
         found, right = grad(lambda x: total(x[np.array([0, 1, 1])]), np.ones(3)), [1, 2, 0]
-        """ + SAY,
+        """
+    + SAY,
     "NumPy array * tensor is a tensor": """
         a = np.array([2.0, 3.0])
         found, right = grad(lambda x: total(a * x), np.ones(2)), a
-        """ + SAY,
+        """
+    + SAY,
     "ties of max share the gradient": """
         found = grad(lambda x: x.max() if hasattr(x, 'max') else lib.max(x), np.array([1.0, 3.0, 3.0]))
         print('yes' if np.isclose(np.sum(found), 1) else f'wrong: {found}')
@@ -84,51 +88,67 @@ PROBES = {
     "second derivative of x³": {
         "tinyattn": """
         x = leaf(2.0); g, = lib.grad(x**3, x, create_graph=True); found, right = lib.grad(g, x)[0], 12
-        """ + SAY,
+        """
+        + SAY,
         "torch": """
         x = leaf(2.0); g, = lib.autograd.grad(x**3, x, create_graph=True); found, right = lib.autograd.grad(g, x)[0], 12
-        """ + SAY,
+        """
+        + SAY,
         "autograd": "found, right = autograd.grad(autograd.grad(lambda x: x**3))(2.0), 12; " + SAY,
         "mygrad": "print('no')",
         "micrograd": "print('no')",
     },
     "data changed between forward and backward": {
-        **dict.fromkeys(["tinyattn", "torch", "mygrad"], """
+        **dict.fromkeys(
+            ["tinyattn", "torch", "mygrad"],
+            """
         x = leaf([1.0, 2.0, 3.0]); y = (x * x).sum()
         try:
             x.data[0] = 100.0
             y.backward()
             found, right = np.array(x.grad.numpy() if hasattr(x.grad, 'numpy') else x.grad), [2, 4, 6]
-            """ + SAY + """
+            """
+            + SAY
+            + """
         except (ValueError, RuntimeError):
             print('refused')
-        """),
+        """,
+        ),
         "micrograd": """
         x = leaf(1.0); y = x * x; x.data = 100.0; y.backward()
         found, right = x.grad, 2
-        """ + SAY,
+        """
+        + SAY,
         "autograd": "print('no: not visible to the user')",
     },
     "a second backward on a used graph": {
-        **dict.fromkeys(["tinyattn", "torch", "mygrad", "micrograd"], """
+        **dict.fromkeys(
+            ["tinyattn", "torch", "mygrad", "micrograd"],
+            """
         x = leaf(3.0); y = (x + 2.0) * 1.0
         try:
             y.backward(); y.backward()
             found, right = float(x.grad.item() if hasattr(x.grad, 'item') else x.grad), 2
-            """ + SAY + """
+            """
+            + SAY
+            + """
         except RuntimeError:
             print('refused')
-        """),
+        """,
+        ),
         "autograd": "print('no: functional, nothing to reuse')",
     },
     "freed without the garbage collector": {
-        **dict.fromkeys(["tinyattn", "torch", "mygrad", "micrograd"], """
+        **dict.fromkeys(
+            ["tinyattn", "torch", "mygrad", "micrograd"],
+            """
         import gc, weakref
         gc.disable()
         x = leaf(1.0); inner = x * x; y = inner + inner
         ref = weakref.ref(inner); y.backward(); del inner, y
         print('yes' if ref() is None else 'no')
-        """),
+        """,
+        ),
         "autograd": "print('no: no handle on its nodes')",
     },
 }

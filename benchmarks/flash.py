@@ -34,9 +34,11 @@ def main() -> None:
             rows.append(measure(n, causal, args, max(5, rounds * 2048 // max(n, 2048)), rng, torch))
     header = ["forward + backward", "flash", *("/ " + other for other in OTHERS), "forward / PyTorch", "error"]
     _timing.table(header, rows)
-    print("/ PyTorch: against its fused attention; / by hand: NumPy, derivatives written out; / plain:\n"
-          "scaled_dot_product_attention; / one op: fused_attention; forward / PyTorch: without the way back;\n"
-          "error: largest difference from plain attention")  # fmt: skip
+    print(
+        "/ PyTorch: against its fused attention; / by hand: NumPy, derivatives written out; / plain:\n"
+        "scaled_dot_product_attention; / one op: fused_attention; forward / PyTorch: without the way back;\n"
+        "error: largest difference from plain attention"
+    )
 
 
 def measure(n: int, causal: bool, args, rounds: int, rng: np.random.Generator, torch) -> list[str]:

@@ -124,8 +124,10 @@ def main():
         model = ta.nn.GPT(VOCAB, context, *rest, rng=args.seed).astype(np.float32)
         ids = np.random.default_rng(args.seed).integers(0, VOCAB, (batch, context + 1))
         x, y = ids[:, :-1], ids[:, 1:]
-        steps = {"tinyattn": our_step(model, x, y),
-                 "by hand": _written_out.gpt_step(model.state_dict(), x, y, rest[1], LR)}  # fmt: skip
+        steps = {
+            "tinyattn": our_step(model, x, y),
+            "by hand": _written_out.gpt_step(model.state_dict(), x, y, rest[1], LR),
+        }
         if args.profile:
             profile(steps["tinyattn"], 20)
             continue
@@ -135,8 +137,13 @@ def main():
         assert np.allclose(losses, losses[:, :1], rtol=1e-3), f"the models differ: {losses}"
         times = _timing.interleaved(steps, rounds)
         ratios.append([_timing.ratio(times["tinyattn"], t) for t in list(times.values())[1:]])
-        rows.append([*size, *(_timing.duration(statistics.median(t)) for t in times.values()),
-                     *(f"{r:.2f}" for r in ratios[-1])])  # fmt: skip
+        rows.append(
+            [
+                *size,
+                *(_timing.duration(statistics.median(t)) for t in times.values()),
+                *(f"{r:.2f}" for r in ratios[-1]),
+            ]
+        )
     if rows:
         others = ["by hand", "PyTorch"][: len(ratios[0])]
         header = ["batch", "context", "width", "heads", "layers", "tinyattn", *others, *("/ " + o for o in others)]

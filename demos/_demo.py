@@ -38,11 +38,20 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79
 NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|×))?|[-·]|")
 
 STYLE = {
-    "axes.edgecolor": GREY, "axes.grid": True, "axes.spines.right": False, "axes.spines.top": False,
-    "axes.titlelocation": "left", "axes.titlesize": 11, "figure.constrained_layout.use": True, "font.size": 10,
-    "grid.color": "#dddddd", "grid.linewidth": 0.6, "legend.frameon": False, "lines.linewidth": 2,
+    "axes.edgecolor": GREY,
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "figure.constrained_layout.use": True,
+    "font.size": 10,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 2,
     "svg.hashsalt": "tinyattn",
-}  # fmt: skip
+}
 
 
 class Demo:
@@ -166,8 +175,9 @@ def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
     options: further ones, by default: steps=300; sentence=None is an argument that may be given, without a name.
     """
     name = Path(sys.argv[0]).stem
-    parser = argparse.ArgumentParser(prog=f"{name}.py", description=doc,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog=f"{name}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default 0)")
     parser.add_argument("--quick", action="store_true", help="a smaller form, in seconds")
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER", help="for pictures (default out/)")
@@ -175,8 +185,9 @@ def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
         if default is None:
             parser.add_argument(key, nargs="?")
             continue
-        parser.add_argument(f"--{key.replace('_', '-')}", type=type(default), default=default,
-                            help="default: %(default)r")  # fmt: skip
+        parser.add_argument(
+            f"--{key.replace('_', '-')}", type=type(default), default=default, help="default: %(default)r"
+        )
     demo = Demo(name, parser.parse_args())
     sys.stdout.reconfigure(errors="replace")  # a pipe that knows no √ gets ?
     start = time.perf_counter()
@@ -199,4 +210,3 @@ def _has(package: str) -> bool:
     except ImportError:
         return False
     return True
-

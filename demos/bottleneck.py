@@ -166,21 +166,33 @@ def main(demo):
         runs[name, task, seed] = train(seed, MODELS[name], *task, steps)
     to_learn = {(n, d): [len(runs[n, (1, d), s][1]) for s in seeds] for n in MODELS for d in distances}
     recall = {(n, m): [np.mean(runs[n, (m, 0), s][1][-10:]) for s in seeds] for n in MODELS for m in items}
-    demo.table(f"distance: steps until 95 % of ten batches are right (at most {steps}), {len(seeds)} seeds",
-               ["words in between", *MODELS],
-               [(d, *(span(to_learn[n, d], "{}") for n in MODELS)) for d in distances])  # fmt: skip
-    demo.table(f"items: share of right answers after {steps} steps, or where 95 % was reached",
-               ["pairs", *MODELS, "guess"],
-               [(m, *(span(recall[n, m]) for n in MODELS), f"{guess(m):.2f}") for m in items])  # fmt: skip
+    demo.table(
+        f"distance: steps until 95 % of ten batches are right (at most {steps}), {len(seeds)} seeds",
+        ["words in between", *MODELS],
+        [(d, *(span(to_learn[n, d], "{}") for n in MODELS)) for d in distances],
+    )
+    demo.table(
+        f"items: share of right answers after {steps} steps, or where 95 % was reached",
+        ["pairs", *MODELS, "guess"],
+        [(m, *(span(recall[n, m]) for n in MODELS), f"{guess(m):.2f}") for m in items],
+    )
 
     reach = [1, 2, 4, *range(8, 65, 8)]
     models = {name: [MODELS[name](np.random.default_rng(s)) for s in seeds] for name in MODELS}
     models[f"GRU, trained at distance {distances[-1]}"] = [runs["GRU", (1, distances[-1]), s][0] for s in seeds]
-    gradients = {name: [[gradient_at_the_first(model, d, seed) for d in reach] for model, seed in zip(each, seeds)]
-                 for name, each in models.items()}  # fmt: skip
-    demo.table("gradient that reaches the first position, mean of the seeds", ["distance", *models],
-               [(d, *(f"{np.mean(lines, axis=0)[i]:.1e}" for lines in gradients.values()))
-                for i, d in enumerate(reach) if d & (d - 1) == 0])  # fmt: skip
+    gradients = {
+        name: [[gradient_at_the_first(model, d, seed) for d in reach] for model, seed in zip(each, seeds)]
+        for name, each in models.items()
+    }
+    demo.table(
+        "gradient that reaches the first position, mean of the seeds",
+        ["distance", *models],
+        [
+            (d, *(f"{np.mean(lines, axis=0)[i]:.1e}" for lines in gradients.values()))
+            for i, d in enumerate(reach)
+            if d & (d - 1) == 0
+        ],
+    )
     demo.plot("memory", plot, distances, to_learn, items, recall, reach, gradients, size=(13, 4))
 
     near, far = (np.array([to_learn[name, d] for name in MODELS]) for d in (distances[0], distances[-1]))  # (2, seeds)
@@ -191,18 +203,28 @@ def main(demo):
     untrained, _, trained = (np.array(lines) for lines in gradients.values())  # (seeds, distances)
     kept = trained[:, -1] / trained[:, 0]
     demo.say()
-    demo.claim(f"distance: for {distances[-1]} words in between instead of {distances[0]} the GRU takes "
-               f"{span(times[0], '{:.1f}')} times as many steps, attention {span(times[1], '{:.1f}')}",
-               times[0].min() > (1.2 if demo.quick else 2.5) and times[1].max() < 2)  # fmt: skip
-    demo.claim(f"items: attention recalls {items[-1]} pairs; the GRU knows from 4 on which values it saw, hardly whose",
-               min(recall["attention", m][i] for m in items for i in range(3)) > 0.9
-               and all(max(recall["GRU", m]) < guess(m) + 0.12 for m in items if m >= 4))  # fmt: skip
-    demo.claim(f"gradient: through the GRU it shrinks by a factor of {span(factor)} per step, to at most "
-               f"{untrained[:, -1].max():.0e} at distance {reach[-1]}", untrained[:, -1].max() < 1e-5)  # fmt: skip
-    demo.claim(f"through attention it shrinks like d to the power of {span(power)}",
-               min(power) > -1.4 and max(power) < -0.6)  # fmt: skip
-    demo.claim(f"once the GRU has learned to hold on, {span(kept)} of its gradient is left from 1 to {reach[-1]}",
-               kept.min() > 0.1)  # fmt: skip
+    demo.claim(
+        f"distance: for {distances[-1]} words in between instead of {distances[0]} the GRU takes "
+        f"{span(times[0], '{:.1f}')} times as many steps, attention {span(times[1], '{:.1f}')}",
+        times[0].min() > (1.2 if demo.quick else 2.5) and times[1].max() < 2,
+    )
+    demo.claim(
+        f"items: attention recalls {items[-1]} pairs; the GRU knows from 4 on which values it saw, hardly whose",
+        min(recall["attention", m][i] for m in items for i in range(3)) > 0.9
+        and all(max(recall["GRU", m]) < guess(m) + 0.12 for m in items if m >= 4),
+    )
+    demo.claim(
+        f"gradient: through the GRU it shrinks by a factor of {span(factor)} per step, to at most "
+        f"{untrained[:, -1].max():.0e} at distance {reach[-1]}",
+        untrained[:, -1].max() < 1e-5,
+    )
+    demo.claim(
+        f"through attention it shrinks like d to the power of {span(power)}", min(power) > -1.4 and max(power) < -0.6
+    )
+    demo.claim(
+        f"once the GRU has learned to hold on, {span(kept)} of its gradient is left from 1 to {reach[-1]}",
+        kept.min() > 0.1,
+    )
 
 
 if __name__ == "__main__":

@@ -67,8 +67,22 @@ class Scenes:
         color, shape = np.array(list(COLORS))[self.colors].T, np.array(SHAPES)[self.shapes].T  # (2, B) each
         row = np.where(self.places // GRID < GRID // 2, "top", "bottom").T
         column = np.where(self.places % GRID < GRID // 2, "left", "right").T
-        said = [".", "a", "large", color[0], shape[0], row[0], column[0],
-                "and", "a", "small", color[1], shape[1], row[1], column[1]]  # fmt: skip
+        said = [
+            ".",
+            "a",
+            "large",
+            color[0],
+            shape[0],
+            row[0],
+            column[0],
+            "and",
+            "a",
+            "small",
+            color[1],
+            shape[1],
+            row[1],
+            column[1],
+        ]
         return np.stack([np.broadcast_to(INDEX(word), len(self.places)) for word in said], axis=1)
 
     def _draw_pixels(self, rng):
@@ -162,8 +176,13 @@ def measure(model, scenes):
     said, looks = caption(model, scenes.patches)
     right = said == scenes.captions[:, 1:]
     nouns = [(noun,) for noun in NOUNS]
-    return (right.all(axis=1).mean(), right[:, OWN[0] + OWN[1]].mean(), right[:, NOUNS].mean(),
-            share_on(looks, scenes, OWN), share_on(looks, scenes, nouns))  # fmt: skip
+    return (
+        right.all(axis=1).mean(),
+        right[:, OWN[0] + OWN[1]].mean(),
+        right[:, NOUNS].mean(),
+        share_on(looks, scenes, OWN),
+        share_on(looks, scenes, nouns),
+    )
 
 
 def share_by_word(looks, scenes):
@@ -171,8 +190,14 @@ def share_by_word(looks, scenes):
     rows = np.arange(len(looks))
     for i, size in enumerate(("large", "small")):
         weight = {position: looks[rows, position, scenes.places[:, i]] for position in OWN[i]}
-        spoken = {word: [weight[p][scenes.captions[:, p + 1] == INDEX(word)].mean() for p in OWN[i]
-                         if INDEX(word) in scenes.captions[:, p + 1]] for word in (*SHAPES, *PLACES)}  # fmt: skip
+        spoken = {
+            word: [
+                weight[p][scenes.captions[:, p + 1] == INDEX(word)].mean()
+                for p in OWN[i]
+                if INDEX(word) in scenes.captions[:, p + 1]
+            ]
+            for word in (*SHAPES, *PLACES)
+        }
         yield size, *(f"{np.mean(shares):.0%}" for shares in spoken.values())
 
 
@@ -216,8 +241,9 @@ def plot_looks(figure, model, scenes, chosen):
             best = look[w].argmax()
             axes.set_title(WORDS[line[w]], fontsize=9, loc="center", fontweight="bold" if w in NOUNS else "normal")
             axes.text(GRID * PIXELS / 2, GRID * PIXELS + 1, f"{look[w, best]:.0%}", ha="center", va="top", fontsize=8)
-    figure.suptitle("Where each word looks: bright is weight; below, the brightest patch's share", fontsize=11, x=0.01,
-                    ha="left")  # fmt: skip
+    figure.suptitle(
+        "Where each word looks: bright is weight; below, the brightest patch's share", fontsize=11, x=0.01, ha="left"
+    )
 
 
 def main(demo):
@@ -242,32 +268,54 @@ def main(demo):
         demo.say(f"  {' '.join(WORDS[w] for w in line)}{'' if np.array_equal(line, right) else '   (wrong)'}")
 
     mean, low = figures.mean(axis=0), figures.min(axis=0)
-    names = ["whole captions right", "words that tell of a thing right", "nouns right",
-             "weight of those words on their shape", "weight of the nouns on their shape"]  # fmt: skip
+    names = [
+        "whole captions right",
+        "words that tell of a thing right",
+        "nouns right",
+        "weight of those words on their shape",
+        "weight of the nouns on their shape",
+    ]
     guess = ["", "35%", "20%", "6%", "6%"]
-    demo.table(f"{count} new scenes of each kind, {len(figures)} seeds: mean, and in brackets the worst seed",
-               ["combination of two things:", *tests, "by chance"],
-               [(name, *(f"{m:.1%} ({worst:.1%})" for m, worst in zip(mean[:, i], low[:, i])), guess[i])
-                for i, name in enumerate(names)])  # fmt: skip
-    demo.table(f"seed {demo.seed}, combinations never seen: weight on the shape by what is said of it",
-               ["shape", *SHAPES, *PLACES], share_by_word(caption(model, scenes.patches)[1], scenes))  # fmt: skip
+    demo.table(
+        f"{count} new scenes of each kind, {len(figures)} seeds: mean, and in brackets the worst seed",
+        ["combination of two things:", *tests, "by chance"],
+        [
+            (name, *(f"{m:.1%} ({worst:.1%})" for m, worst in zip(mean[:, i], low[:, i])), guess[i])
+            for i, name in enumerate(names)
+        ],
+    )
+    demo.table(
+        f"seed {demo.seed}, combinations never seen: weight on the shape by what is said of it",
+        ["shape", *SHAPES, *PLACES],
+        share_by_word(caption(model, scenes.patches)[1], scenes),
+    )
     exact, telling, _, weight, noun_weight = low[1]
     if demo.quick:
         demo.say()
-        demo.claim(f"combinations never seen: {telling:.0%} of the telling words are right at least; by chance 35 %",
-                   telling > 0.5)  # fmt: skip
+        demo.claim(
+            f"combinations never seen: {telling:.0%} of the telling words are right at least; by chance 35 %",
+            telling > 0.5,
+        )
         demo.claim(f"they look at their shape: {weight:.0%} of their weight at least; by chance 6 %", weight > 0.25)
     else:
-        demo.table("to look is to use: the large shape's noun, combinations never seen", ["covered", "right"],
-                   [("the patch of the shape", f"{covered[:, 0].mean():.1%}"),
-                    ("an empty patch", f"{covered[:, 1].mean():.1%}")])  # fmt: skip
+        demo.table(
+            "to look is to use: the large shape's noun, combinations never seen",
+            ["covered", "right"],
+            [
+                ("the patch of the shape", f"{covered[:, 0].mean():.1%}"),
+                ("an empty patch", f"{covered[:, 1].mean():.1%}"),
+            ],
+        )
         demo.say()
         demo.claim(f"combinations never seen: {exact:.1%} of the captions are right, in every seed", exact > 0.97)
-        demo.claim(f"the noun looks at its shape: {noun_weight:.1%} of its weight at least; by chance 6 %",
-                   noun_weight > 0.8)  # fmt: skip
-        demo.claim(f"and needs that look: {covered[:, 0].max():.0%} right at most with the patch covered (a guess: "
-                   f"20 %), {covered[:, 1].min():.0%} at least with another one covered",
-                   covered[:, 0].max() < 0.35 and covered[:, 1].min() > 0.97)  # fmt: skip
+        demo.claim(
+            f"the noun looks at its shape: {noun_weight:.1%} of its weight at least; by chance 6 %", noun_weight > 0.8
+        )
+        demo.claim(
+            f"and needs that look: {covered[:, 0].max():.0%} right at most with the patch covered (a guess: "
+            f"20 %), {covered[:, 1].min():.0%} at least with another one covered",
+            covered[:, 0].max() < 0.35 and covered[:, 1].min() > 0.97,
+        )
     demo.plot("looks", plot_looks, model, scenes, [0, 1, 2], size=(11, 5))
 
 

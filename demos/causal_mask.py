@@ -42,8 +42,14 @@ def train(seed, mask, steps, vocab=8, n=12, d=32):
     """Learn to predict the next token where there is nothing to predict: every token is drawn at random."""
     rng = np.random.default_rng(seed)
     normal = lambda *shape: ta.Tensor(rng.normal(size=shape) * shape[0] ** -0.5, requires_grad=True)
-    p = {"token": normal(vocab, d), "position": normal(n, d), "Wq": normal(d, d), "Wk": normal(d, d),
-         "Wv": normal(d, d), "Wo": normal(d, vocab)}  # fmt: skip
+    p = {
+        "token": normal(vocab, d),
+        "position": normal(n, d),
+        "Wq": normal(d, d),
+        "Wk": normal(d, d),
+        "Wv": normal(d, d),
+        "Wo": normal(d, vocab),
+    }
     optimizer = ta.optim.Adam(list(p.values()), lr=0.01)
     losses = []
     for _ in range(steps):
@@ -91,8 +97,9 @@ def main(demo):
     demo.heatmap("weights", weights, title="weights behind a causal mask")
     P = weights.numpy()
     demo.say()
-    demo.claim("weights on the future are exactly 0, rows still sum to 1",
-               np.all(P[future] == 0) and np.allclose(P.sum(-1), 1))  # fmt: skip
+    demo.claim(
+        "weights on the future are exactly 0, rows still sum to 1", np.all(P[future] == 0) and np.allclose(P.sum(-1), 1)
+    )
 
     demo.heading("Two proofs, and what an off-by-one lets through")
     slopes = {}
@@ -119,8 +126,11 @@ def main(demo):
     for name, seed in demo.track(plan, "training"):
         runs[name].append(train(seed, MASKS[name](12), steps))
     final = {name: [curve[-20:].mean() for curve in curves] for name, curves in runs.items()}
-    demo.table(f"loss after {steps} steps; ln 8 = {np.log(8):.2f} is the best there is", ["mask", "lowest", "highest"],
-               [(name, f"{min(x):.2f}", f"{max(x):.2f}") for name, x in final.items()])  # fmt: skip
+    demo.table(
+        f"loss after {steps} steps; ln 8 = {np.log(8):.2f} is the best there is",
+        ["mask", "lowest", "highest"],
+        [(name, f"{min(x):.2f}", f"{max(x):.2f}") for name, x in final.items()],
+    )
     demo.say()
     honest, leaky = final.values()
     demo.claim("the causal model stays at ln 8: it cannot know", min(honest) > 0.98 * np.log(8))

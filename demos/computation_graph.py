@@ -21,8 +21,10 @@ def parse(expression, rng):
     functions = {name: getattr(ta, name) for name in ta.ops.__all__}
     try:
         code = compile(expression, "--expression", "eval")
-        parameters = {name: ta.Tensor(round(rng.uniform(0.2, 2), 1), requires_grad=True, name=name)
-                      for name in sorted(set(code.co_names) - set(functions))}  # fmt: skip
+        parameters = {
+            name: ta.Tensor(round(rng.uniform(0.2, 2), 1), requires_grad=True, name=name)
+            for name in sorted(set(code.co_names) - set(functions))
+        }
         return eval(code, {"__builtins__": {}} | functions, parameters), parameters
     except Exception as error:
         raise SystemExit(f"--expression {expression!r} cannot be computed: {error}") from None
@@ -68,11 +70,15 @@ def main(demo):
         g.name = f"dL/d{w.name}"
     demo.graph("head_backward", gradients, show="shapes", title="the same head, backward: one graph, down to dL/dW")
     loss.backward(retain_graph=True)
-    demo.claim("the drawn gradients are those that backward() computes",
-               all(np.allclose(g.numpy(), w.grad.numpy()) for g, w in zip(gradients, weights)))  # fmt: skip
+    demo.claim(
+        "the drawn gradients are those that backward() computes",
+        all(np.allclose(g.numpy(), w.grad.numpy()) for g, w in zip(gradients, weights)),
+    )
     Q, K, V = (rng.normal(size=(3, 4)) for _ in range(3))
-    demo.claim("a backward pass can be differentiated again: second derivatives agree with finite differences",
-               ta.gradgradcheck(ta.scaled_dot_product_attention, [Q, K, V], raise_exception=False))  # fmt: skip
+    demo.claim(
+        "a backward pass can be differentiated again: second derivatives agree with finite differences",
+        ta.gradgradcheck(ta.scaled_dot_product_attention, [Q, K, V], raise_exception=False),
+    )
 
 
 if __name__ == "__main__":

@@ -49,8 +49,12 @@ def plot_v(figure, steps, curves):
     axes.loglog(h, 0.3 * h**2, color=_demo.GREY, ls="--", lw=1.2, label="~ h²")
     h = np.array([1e-12, 1e-7])
     axes.loglog(h, 2e-17 / h, color=_demo.GREY, ls="-.", lw=1.2, label="~ ε / h")
-    axes.set(title="Finite differences of attention, dL/dQ", xlabel="step h", ylabel="largest relative error",
-             ylim=(1e-13, 10))  # fmt: skip
+    axes.set(
+        title="Finite differences of attention, dL/dQ",
+        xlabel="step h",
+        ylabel="largest relative error",
+        ylim=(1e-13, 10),
+    )
     axes.legend(fontsize=8, loc="lower left", ncols=2)
 
 
@@ -70,9 +74,13 @@ BROKEN = [  # an op with its rule, what is the matter with it, and the word that
     ("xᵀ", op(lambda g, out, x: g)(lambda x: x.T.copy()), "the rule does not transpose back", "transpose"),
     ("mean", op(lambda g, out, x: g + 0 * x)(lambda x: x.mean(keepdims=True)), "the rule forgets 1/N", "factor"),
     ("softmax", op(lambda g, out, x: out * g)(softmax), "the rule forgets the mean, p · (g - Σ p · g)", "term by term"),
-    ("relu", op(lambda g, out, x: np.where(x > 0, g, 0.0))(lambda x: np.maximum(x, 0)),
-     "the rule is right, but X holds a 0", "kink"),
-]  # fmt: skip
+    (
+        "relu",
+        op(lambda g, out, x: np.where(x > 0, g, 0.0))(lambda x: np.maximum(x, 0)),
+        "the rule is right, but X holds a 0",
+        "kink",
+    ),
+]
 
 
 def verdict(function, x):
@@ -88,17 +96,27 @@ def main(demo):
     demo.heading("The error of a finite difference against its step")
     steps = 10.0 ** -np.arange(0, 13, 1 if demo.quick else 0.25)
     curves = {np.dtype(t).name: (errors(t, steps, demo.seed), np.finfo(t).eps) for t in (np.float64, np.float32)}
-    demo.table("attention, dL/dQ: largest relative error", ["step h", *curves],
-               [(f"{h:.0e}", *(f"{error[i]:.0e}" for error, _ in curves.values()))
-                for i, h in enumerate(steps) if demo.quick or i % 4 == 0])  # fmt: skip
+    demo.table(
+        "attention, dL/dQ: largest relative error",
+        ["step h", *curves],
+        [
+            (f"{h:.0e}", *(f"{error[i]:.0e}" for error, _ in curves.values()))
+            for i, h in enumerate(steps)
+            if demo.quick or i % 4 == 0
+        ],
+    )
     demo.say()
     for name, (error, epsilon) in curves.items():
         best = steps[error.argmin()]
-        demo.claim(f"{name}: best step {best:.0e}, near ε^(1/3) = {epsilon ** (1 / 3):.0e}; error {error.min():.0e}, "
-                   f"about ε^(2/3) = {epsilon ** (2 / 3):.0e}",
-                   0.03 < best / epsilon ** (1 / 3) < 30 and error.min() < 100 * epsilon ** (2 / 3))  # fmt: skip
-        demo.claim(f"{name}: larger and smaller steps are both worse",
-                   error[0] > 10 * error.min() and error[-1] > 10 * error.min())  # fmt: skip
+        demo.claim(
+            f"{name}: best step {best:.0e}, near ε^(1/3) = {epsilon ** (1 / 3):.0e}; error {error.min():.0e}, "
+            f"about ε^(2/3) = {epsilon ** (2 / 3):.0e}",
+            0.03 < best / epsilon ** (1 / 3) < 30 and error.min() < 100 * epsilon ** (2 / 3),
+        )
+        demo.claim(
+            f"{name}: larger and smaller steps are both worse",
+            error[0] > 10 * error.min() and error[-1] > 10 * error.min(),
+        )
     demo.plot("v", plot_v, steps, curves, size=(7.5, 4.5))
 
     demo.heading("The engine's attention, first and second derivatives")

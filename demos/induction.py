@@ -141,22 +141,43 @@ def main(demo):
         runs[layers].append(train(seed, layers, steps[layers]))
     found = {layers: [examine(model) for model, _ in each] for layers, each in runs.items()}
 
-    demo.table(f"share of right tokens within the pieces (a guess: {1 / TEXT:.2f})",
-               ["layers", "steps", "worst", "best"],
-               [(layers, steps[layers], *(f"{f(right for right, *_ in each):.3f}" for f in (min, max)))
-                for layers, each in found.items()])  # fmt: skip
+    demo.table(
+        f"share of right tokens within the pieces (a guess: {1 / TEXT:.2f})",
+        ["layers", "steps", "worst", "best"],
+        [
+            (layers, steps[layers], *(f"{f(right for right, *_ in each):.3f}" for f in (min, max)))
+            for layers, each in found.items()
+        ],
+    )
     rows = []
     for seed, (model, _), (_, previous, induction) in zip(seeds, runs[2], found[2]):
         for layer in (0, 1):
             for head in range(HEADS):
-                rows.append((seed, layer + 1, head, f"{previous[layer, head]:.2f}", f"{induction[layer, head]:.2f}",
-                             f"{examine(without(model, layer, [head]))[0]:.2f}"))  # fmt: skip
+                rows.append(
+                    (
+                        seed,
+                        layer + 1,
+                        head,
+                        f"{previous[layer, head]:.2f}",
+                        f"{induction[layer, head]:.2f}",
+                        f"{examine(without(model, layer, [head]))[0]:.2f}",
+                    )
+                )
             rows.append((seed, layer + 1, "all", "", "", f"{examine(without(model, layer, range(HEADS)))[0]:.2f}"))
-    demo.table("two layers: shares of each head's weight, and of right tokens when it is cut out",
-               ["seed", "layer", "head", "previous", "induction", "right without it"], rows)  # fmt: skip
-    demo.table("one layer: shares of each head's weight", ["seed", "head", "previous", "induction"],
-               [(seed, head, f"{previous[0, head]:.2f}", f"{induction[0, head]:.2f}")
-                for seed, (_, previous, induction) in zip(seeds, found[1]) for head in range(HEADS)])  # fmt: skip
+    demo.table(
+        "two layers: shares of each head's weight, and of right tokens when it is cut out",
+        ["seed", "layer", "head", "previous", "induction", "right without it"],
+        rows,
+    )
+    demo.table(
+        "one layer: shares of each head's weight",
+        ["seed", "head", "previous", "induction"],
+        [
+            (seed, head, f"{previous[0, head]:.2f}", f"{induction[0, head]:.2f}")
+            for seed, (_, previous, induction) in zip(seeds, found[1])
+            for head in range(HEADS)
+        ],
+    )
 
     demo.say("\nTwo layers read a text and the first token of a piece, and go on by themselves:")
     for row in batch(np.random.default_rng(demo.seed + 1000), 3)[0]:
@@ -170,14 +191,20 @@ def main(demo):
     previous = np.array([scores for _, scores, _ in found[2]])
     blind = [examine(without(model, 0, range(HEADS)))[0] for model, _ in runs[2]]
     demo.say()
-    demo.claim(f"two layers continue what they have seen once: at least {two.min():.1%} right in every seed",
-               two.min() > (0.8 if demo.quick else 0.98))  # fmt: skip
+    demo.claim(
+        f"two layers continue what they have seen once: at least {two.min():.1%} right in every seed",
+        two.min() > (0.8 if demo.quick else 0.98),
+    )
     demo.claim(f"one layer does not, in {steps[1]} steps against {steps[2]}: {one.max():.0%} at best", one.max() < 0.4)
-    demo.claim("every seed has induction heads in layer 2; no head of layer 1, or of the one-layer model, is one",
-               induction[2][:, 1].max(axis=1).min() > (0.6 if demo.quick else 0.9)
-               and max(induction[2][:, 0].max(), induction[1].max()) < 0.3)  # fmt: skip
-    demo.claim("what they need comes from layer 1, which looks one place back; without it they fail",
-               previous[:, 0].max(axis=1).min() > 2 * previous[:, 1].max() and max(blind) < 0.4)  # fmt: skip
+    demo.claim(
+        "every seed has induction heads in layer 2; no head of layer 1, or of the one-layer model, is one",
+        induction[2][:, 1].max(axis=1).min() > (0.6 if demo.quick else 0.9)
+        and max(induction[2][:, 0].max(), induction[1].max()) < 0.3,
+    )
+    demo.claim(
+        "what they need comes from layer 1, which looks one place back; without it they fail",
+        previous[:, 0].max(axis=1).min() > 2 * previous[:, 1].max() and max(blind) < 0.4,
+    )
 
 
 if __name__ == "__main__":

@@ -129,8 +129,9 @@ def plot_staircase(figure, shares, heads, relations):
 def plot_maps(figure, maps):
     panels = [(h, head) for h in maps for head in range(h)]
     for axes, (h, head) in zip(figure.subplots(1, len(panels), sharey=True), panels):
-        image = axes.imshow(maps[h][head, max(BACK) :], cmap="cividis", vmin=0, vmax=1,
-                            extent=(-0.5, N - 0.5, N - 0.5, max(BACK) - 0.5))  # fmt: skip
+        image = axes.imshow(
+            maps[h][head, max(BACK) :], cmap="cividis", vmin=0, vmax=1, extent=(-0.5, N - 0.5, N - 0.5, max(BACK) - 0.5)
+        )
         back, share = (x[head] for x in looks_back(maps[h]))
         axes.set_title("the only head" if h == 1 else f"head {head} of {h}: {back} back, {share:.0%}", fontsize=9)
         axes.grid(False)
@@ -148,8 +149,13 @@ def plot_ablation(figure, backs, _, alone, whole):
             axes.bar_label(bars, fmt="%.2f", label_type="center", color="white")
     axes.axhline(whole, color=_demo.GREY, ls=":", label="with all heads")
     axes.grid(False)
-    axes.set(title="Two relations, eight heads: one of them cut", xlabel="the head that is cut",
-             ylabel="positions with both right", xticks=range(len(alone)), ylim=(0, 1.05))  # fmt: skip
+    axes.set(
+        title="Two relations, eight heads: one of them cut",
+        xlabel="the head that is cut",
+        ylabel="positions with both right",
+        xticks=range(len(alone)),
+        ylim=(0, 1.05),
+    )
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
 
@@ -165,20 +171,23 @@ def main(demo):
     results = {run: evaluate(model, run[0]) for run, model in models.items()}
     shares = {(k, h): [results[k, h, seed][0] for seed in seeds] for k in relations for h in heads}
     sizes = {sum(p.size for p in model.attention.parameters()) for model in models.values()}
-    demo.table(f"share of positions with all k answers right after {steps} steps, worst … best of {len(seeds)} seeds",
-               ["k", *(f"h = {h}" for h in heads)],
-               [(k, *(span(shares[k, h]) for h in heads)) for k in relations])  # fmt: skip
+    demo.table(
+        f"share of positions with all k answers right after {steps} steps, worst … best of {len(seeds)} seeds",
+        ["k", *(f"h = {h}" for h in heads)],
+        [(k, *(span(shares[k, h]) for h in heads)) for k in relations],
+    )
     demo.say()
     demo.claim(f"every layer has the same number of parameters: {', '.join(f'{n:,}' for n in sizes)}", len(sizes) == 1)
     demo.claim("solved by every seed where h ≥ k", all(min(shares[k, h]) > 0.97 for k, h in shares if h >= k))
     below = {(k, h): shares[k, h] for k, h in shares if h < k}
     demo.claim("by none where h < k", all(max(x) < 0.95 for x in below.values()))
-    demo.claim("one head hardly ever has two answers right",
-               max(max(x) for (_, h), x in below.items() if h == 1) < 0.2)  # fmt: skip
+    demo.claim("one head hardly ever has two answers right", max(max(x) for (_, h), x in below.items() if h == 1) < 0.2)
     (k, h), i = max(((run, i) for run in below for i in range(3)), key=lambda x: below[x[0]][x[1]])
     share, apart, _ = results[k, h, seeds[i]]
-    demo.say(f"  (The best of these, k = {k}, h = {h}, seed {seeds[i]}: {share:.2f}; where the {k} tokens all differ "
-             f"{apart:.2f}.)")  # fmt: skip
+    demo.say(
+        f"  (The best of these, k = {k}, h = {h}, seed {seeds[i]}: {share:.2f}; where the {k} tokens all differ "
+        f"{apart:.2f}.)"
+    )
     demo.plot("staircase", plot_staircase, shares, heads, relations, size=(7, 3.2))
 
     k = relations[-1]
@@ -186,11 +195,16 @@ def main(demo):
     maps = {h: results[k, h, demo.seed][2] for h in (1, k)}
     looks = {h: [list(zip(*looks_back(results[k, h, seed][2]))) for seed in seeds] for h in (1, k)}
     cells = [[", ".join(f"{back} back {share:.0%}" for back, share in look) for look in looks[h]] for h in (1, k)]
-    demo.table("the place that each head looks at most, and the share of its weight there",
-               ["seed", "h = 1", f"h = {k}"], zip(seeds, *cells))  # fmt: skip
+    demo.table(
+        "the place that each head looks at most, and the share of its weight there",
+        ["seed", "h = 1", f"h = {k}"],
+        zip(seeds, *cells),
+    )
     demo.say()
-    demo.claim(f"with {k} heads for {k} relations each head has a relation of its own",
-               all(sorted(back for back, _ in look) == list(BACK[:k]) for look in looks[k]))  # fmt: skip
+    demo.claim(
+        f"with {k} heads for {k} relations each head has a relation of its own",
+        all(sorted(back for back, _ in look) == list(BACK[:k]) for look in looks[k]),
+    )
     demo.plot("maps", plot_maps, maps, size=(3.0 * (k + 1), 2.6))
 
     demo.heading("The other side: eight heads, two relations")
@@ -201,12 +215,16 @@ def main(demo):
         gone = dispensable(model, 2)
         rows.append((*looks_back(results[2, 8, seed][2]), alone))
         cut.append((sum(x > 0.99 for x in alone), len(gone)))
-    demo.table(f"seed {seeds[0]}: share of positions with both right (with all heads {shares[2, 8][0]:.2f})",
-               ["head", "looks", "with", "right without it"],
-               [(i, f"{back} back", f"{w:.0%}", f"{x:.2f}")
-                for i, (back, w, x) in enumerate(zip(*rows[0]))])  # fmt: skip
-    demo.table("heads that can be cut, 99 % staying right", ["seed", "one at a time", "together"],
-               [(seed, *counts) for seed, counts in zip(seeds, cut)])  # fmt: skip
+    demo.table(
+        f"seed {seeds[0]}: share of positions with both right (with all heads {shares[2, 8][0]:.2f})",
+        ["head", "looks", "with", "right without it"],
+        [(i, f"{back} back", f"{w:.0%}", f"{x:.2f}") for i, (back, w, x) in enumerate(zip(*rows[0]))],
+    )
+    demo.table(
+        "heads that can be cut, 99 % staying right",
+        ["seed", "one at a time", "together"],
+        [(seed, *counts) for seed, counts in zip(seeds, cut)],
+    )
     demo.say()
     copies = [sorted(np.bincount(backs, minlength=3)[[1, 2]].tolist()) for backs, _, _ in rows]
     demo.claim("every seed has several heads for one place", all(most >= 3 for _, most in copies))

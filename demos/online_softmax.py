@@ -54,8 +54,17 @@ def main(demo):
     for k, (a, b) in enumerate(pieces, 1):
         old, state = state[0], add(state, a, b)
         shrink = math.exp(old - state[0])
-        rows.append((k, "  ".join(f"{x:+.2f}" for x in a), f"{state[0]:+.2f}", f"{shrink:.4f}", f"{state[1]:.4f}",
-                     f"{state[2]:.4f}", f"{state[2] / state[1]:.4f}"))  # fmt: skip
+        rows.append(
+            (
+                k,
+                "  ".join(f"{x:+.2f}" for x in a),
+                f"{state[0]:+.2f}",
+                f"{shrink:.4f}",
+                f"{state[1]:.4f}",
+                f"{state[2]:.4f}",
+                f"{state[2] / state[1]:.4f}",
+            )
+        )
     demo.say(f"\nEight scores, and values 1 … 8. Their attention, all at once: {right:.4f}")
     demo.table("Two scores at a time", ["piece", "scores", "top", "shrink", "total", "out", "out / total"], rows)
     demo.say("shrink = e^(old top - new top): 0 at the start, 1 where the maximum stays")
@@ -78,11 +87,15 @@ def main(demo):
     demo.table(
         "The same without the shrinking",
         ["where the largest score comes", "orders", "smallest error", "largest error"],
-        [(name, which.sum(), f"{errors[which].min():.4f}", f"{errors[which].max():.4f}")
-         for name, which in (("in the first piece", first), ("later", ~first))],
-    )  # fmt: skip
-    demo.claim("without the shrinking it is right only where the largest score comes first: the maximum must not rise",
-               errors[first].max() < 1e-12 and errors[~first].min() > 1e-6)  # fmt: skip
+        [
+            (name, which.sum(), f"{errors[which].min():.4f}", f"{errors[which].max():.4f}")
+            for name, which in (("in the first piece", first), ("later", ~first))
+        ],
+    )
+    demo.claim(
+        "without the shrinking it is right only where the largest score comes first: the maximum must not rise",
+        errors[first].max() < 1e-12 and errors[~first].min() > 1e-6,
+    )
 
     with np.errstate(over="ignore", invalid="ignore"):
         naive = np.exp(300 * s) @ v / np.exp(300 * s).sum()
@@ -93,8 +106,11 @@ def main(demo):
     Q, K, V = (rng.normal(size=(n, 8)) for n in (50, 300, 300))
     tiled = ta.efficient.flash_attention(Q, K, V, block_size=32).numpy()
     difference = np.abs(tiled - ta.scaled_dot_product_attention(Q, K, V).numpy()).max()
-    demo.claim(f"ta.efficient.flash_attention, the same for 50 × 300 scores in tiles, differs from the plain form by "
-               f"{difference:.0e}", difference < 1e-12)  # fmt: skip
+    demo.claim(
+        f"ta.efficient.flash_attention, the same for 50 × 300 scores in tiles, differs from the plain form by "
+        f"{difference:.0e}",
+        difference < 1e-12,
+    )
     demo.plot("orders", draw, [read(order) for order in orders], broken, right, size=(9, 4))
 
 

@@ -104,8 +104,10 @@ def main(demo):
             else:
                 tasks.append((name, n, form, inputs, g))
     cost = {name: {} for name in GIVES_UP}  # name -> n -> (seconds, bytes, seconds with the system's)
-    rounds = [[seconds(form, *x, 0.02 if demo.quick else 0.1) for _, _, form, *x in tasks]
-              for _ in demo.track(range(3), "rounds")]  # fmt: skip
+    rounds = [
+        [seconds(form, *x, 0.02 if demo.quick else 0.1) for _, _, form, *x in tasks]
+        for _ in demo.track(range(3), "rounds")
+    ]
     for (name, n, form, *x), times in zip(tasks, zip(*rounds)):
         own, both = np.median(times, axis=0)
         cost[name][n] = own, peak(SMALL_TILES if name == "flash" else form, *x), both
@@ -116,8 +118,10 @@ def main(demo):
         rows = [(f"{n:,}", *(f"{c[n][k] * scale:,.1f}" if n in c else "-" for c in cost.values())) for n in lengths]
         rows.append(("exponent", *(f"{fits[name][k][0]:.2f}" for name in cost)))
         demo.table(f"{what}, {unit}", ["n", *cost], rows)
-        doubled = [(f"{a:,} → {b:,}", *(f"×{c[b][k] / c[a][k]:.2f}" if b in c else "-" for c in cost.values()))
-                   for a, b in itertools.pairwise(lengths)]  # fmt: skip
+        doubled = [
+            (f"{a:,} → {b:,}", *(f"×{c[b][k] / c[a][k]:.2f}" if b in c else "-" for c in cost.values()))
+            for a, b in itertools.pairwise(lengths)
+        ]
         demo.table(f"{what}: twice the length", ["n", *cost], doubled)
 
     rows = []
@@ -127,36 +131,55 @@ def main(demo):
         guess, found = c[before][1] * (last / before) ** power, c[last][1]
         reach = [f"{last * (size * 2**30 / found) ** (1 / power):.1e}" for size in (1, 16, 80)]
         rows.append((name, f"{last:,}", f"{guess / 2**20:,.0f}", f"{found / 2**20:,.0f}", *reach, GIVES_UP[name]))
-    demo.table("Where it stops fitting: MB, extrapolated from n / 2 and measured; and the n that fills a memory",
-               ["", "n", "extrapolated", "measured", "1 GB", "16 GB", "80 GB", "what it gives up"],
-               rows)  # fmt: skip
+    demo.table(
+        "Where it stops fitting: MB, extrapolated from n / 2 and measured; and the n that fills a memory",
+        ["", "n", "extrapolated", "measured", "1 GB", "16 GB", "80 GB", "what it gives up"],
+        rows,
+    )
 
     recalled = {(d, n): recall(n, d, rng, 5 if demo.quick else 20) for d in (16, 32, 64) for n in (16, 64, 256)}
-    demo.table("Recall: of n random pairs of a key and a value of width d, the share that is read back right by key",
-               ["d", "n", "softmax", "Σ k vᵀ", "linear, elu + 1"],
-               [(*pair, *(f"{share:.2f}" for share in shares)) for pair, shares in recalled.items()])  # fmt: skip
+    demo.table(
+        "Recall: of n random pairs of a key and a value of width d, the share that is read back right by key",
+        ["d", "n", "softmax", "Σ k vᵀ", "linear, elu + 1"],
+        [(*pair, *(f"{share:.2f}" for share in shares)) for pair, shares in recalled.items()],
+    )
 
     if not demo.quick:  # short sequences are all overhead
         exponents = {name: [round(e, 2) for e, _ in f] for name, f in fits.items()}
         within = lambda name, k, target, by: abs(exponents[name][k] - target) <= by
-        demo.claim("plain attention: twice the length, four times the time and the memory (exponents 2.0 ± 0.15)",
-                   within("plain", 0, 2, 0.15) and within("plain", 1, 2, 0.15))  # fmt: skip
+        demo.claim(
+            "plain attention: twice the length, four times the time and the memory (exponents 2.0 ± 0.15)",
+            within("plain", 0, 2, 0.15) and within("plain", 1, 2, 0.15),
+        )
         demo.claim("flash attention: memory in proportion to n (1.0 ± 0.1)", within("flash", 1, 1, 0.1))
-        demo.claim("window and linear attention: time and memory in proportion to n (1.0 ± 0.15)",
-                   all(within(x, k, 1, 0.15) for x in ("window", "linear") for k in (0, 1)))  # fmt: skip
-        demo.claim("blocks: memory in proportion to n (1.0 ± 0.15), time nearly so (1.0 to 1.3: among few blocks more "
-                   "of the random ones lie on or beside others)", within("blocks", 1, 1, 0.15)
-                   and within("blocks", 0, 1.15, 0.15))  # fmt: skip
+        demo.claim(
+            "window and linear attention: time and memory in proportion to n (1.0 ± 0.15)",
+            all(within(x, k, 1, 0.15) for x in ("window", "linear") for k in (0, 1)),
+        )
+        demo.claim(
+            "blocks: memory in proportion to n (1.0 ± 0.15), time nearly so (1.0 to 1.3: among few blocks more "
+            "of the random ones lie on or beside others)",
+            within("blocks", 1, 1, 0.15) and within("blocks", 0, 1.15, 0.15),
+        )
         longest = max(cost["plain"])
         flash, plain = (cost[name][longest][2] for name in ("flash", "plain"))
-        demo.claim(f"flash attention takes less time than plain attention at n = {longest:,}, the system's included: "
-                   f"{flash:.1f} s, {plain:.1f} s", flash < plain)  # fmt: skip
-    demo.claim("flash attention needs less memory than plain attention from the smallest n on",
-               all(cost["flash"][n][1] < cost["plain"][n][1] for n in cost["plain"]))  # fmt: skip
-    demo.claim("exactness costs the square: of 256 pairs softmax of width 16 reads nearly all, a state of 16 × 16 few",
-               recalled[16, 256][0] > 0.95 and max(recalled[16, 256][1:]) < 0.2)  # fmt: skip
-    demo.claim("a wider state holds more: of 64 pairs at d = 64 most, at d = 16 few",
-               recalled[64, 64][1] > 0.9 and recalled[16, 64][1] < 0.5)  # fmt: skip
+        demo.claim(
+            f"flash attention takes less time than plain attention at n = {longest:,}, the system's included: "
+            f"{flash:.1f} s, {plain:.1f} s",
+            flash < plain,
+        )
+    demo.claim(
+        "flash attention needs less memory than plain attention from the smallest n on",
+        all(cost["flash"][n][1] < cost["plain"][n][1] for n in cost["plain"]),
+    )
+    demo.claim(
+        "exactness costs the square: of 256 pairs softmax of width 16 reads nearly all, a state of 16 × 16 few",
+        recalled[16, 256][0] > 0.95 and max(recalled[16, 256][1:]) < 0.2,
+    )
+    demo.claim(
+        "a wider state holds more: of 64 pairs at d = 64 most, at d = 16 few",
+        recalled[64, 64][1] > 0.9 and recalled[16, 64][1] < 0.5,
+    )
     demo.plot("scaling", draw, cost, fits, size=(11, 4.8))
 
 
@@ -185,8 +208,16 @@ def draw(figure, cost, fits):
             last, exponent = max(c), fits[name][k][0]
             far, power = np.array([last, 1e6]), 2 if name == "plain" or (name, k) == ("flash", 0) else 1
             label = f"{name}, $n^{{{exponent:.2f}}}$"
-            ax.plot(list(c), [x[k] for x in c.values()], "o-", color=COLORS[name], label=label, linewidth=LINES[name],
-                    markersize=4 + LINES[name], zorder=9 - LINES[name])  # fmt: skip
+            ax.plot(
+                list(c),
+                [x[k] for x in c.values()],
+                "o-",
+                color=COLORS[name],
+                label=label,
+                linewidth=LINES[name],
+                markersize=4 + LINES[name],
+                zorder=9 - LINES[name],
+            )
             ax.plot(far, c[last][k] * (far / last) ** power, ":", color=COLORS[name], linewidth=1.5)
         for size in (16, 80) if k == 1 else ():
             ax.axhline(size * 2**30, color=_demo.GREY, linewidth=1)

@@ -63,8 +63,12 @@ def plot_costs(figure, with_cache, without):
 def plot_sink(figure, share, first):
     axes = figure.subplots()
     axes.bar(range(len(share)), share, color=_demo.BLUE)
-    axes.set(title=f"The attention sink: what {first} gets", xlabel="layer", ylabel="mean weight on the first token",
-             ylim=(0, 1))  # fmt: skip
+    axes.set(
+        title=f"The attention sink: what {first} gets",
+        xlabel="layer",
+        ylabel="mean weight on the first token",
+        ylim=(0, 1),
+    )
     axes.grid(axis="x", visible=False)
     axes.set_axisbelow(True)
 
@@ -111,8 +115,12 @@ def show_cost(demo, model, ids):
     saved = np.median(seconds_again[count // 2 :]) / np.median(seconds[count // 2 :])
     demo.claim(f"with the cache a token costs less: {saved:.1f} times", saved > 1)
     centers = [before[g].mean() for g in groups]
-    demo.plot("cache", plot_costs, *((centers, np.array([np.median(s[g]) for g in groups]))
-              for s in (seconds, seconds_again)), size=(7, 4))  # fmt: skip
+    demo.plot(
+        "cache",
+        plot_costs,
+        *((centers, np.array([np.median(s[g]) for g in groups])) for s in (seconds, seconds_again)),
+        size=(7, 4),
+    )
 
 
 def show_sink(demo, model, tokenizer):
@@ -124,11 +132,15 @@ def show_sink(demo, model, tokenizer):
     rows = slice(len(text.ids) // 2, None)  # where there is much else to look at
     share = maps[:, :, rows, 0].mean((1, 2))
     even = np.mean(1 / np.arange(1, len(text.ids) + 1)[rows])
-    demo.say(f"  {TEXT}\n  weight of the first token, for the second half's, mean of all layers and heads: "
-             f"{share.mean():.2f}; even attention would give {even:.2f}")  # fmt: skip
+    demo.say(
+        f"  {TEXT}\n  weight of the first token, for the second half's, mean of all layers and heads: "
+        f"{share.mean():.2f}; even attention would give {even:.2f}"
+    )
     many = np.sum(share > 0.5)
-    demo.claim(f"in {many} of {len(share)} layers the first token, which says nothing, gets more than half",
-               many > len(share) / 3)  # fmt: skip
+    demo.claim(
+        f"in {many} of {len(share)} layers the first token, which says nothing, gets more than half",
+        many > len(share) / 3,
+    )
     demo.plot("sink", plot_sink, share, text.tokens[0], size=(7, 3.5))
     return losses(logits.numpy()[0], np.array(text.ids)).mean()
 
@@ -147,12 +159,15 @@ def show_induction(demo, model, tokenizer, usual):
     queries = np.arange(n + 1, 2 * n)  # the second copy, and for each token what came after it in the first
     score = maps[:, :, queries, queries - n + 1].mean(-1)
     best = np.argsort(-score.ravel())[:5]
-    demo.table(f"{n} random tokens, twice: heads that look at what came after the token before",
-               ["head", "weight there"],
-               [("layer {}, head {}".format(*divmod(k, score.shape[1])), f"{score.ravel()[k]:.2f}")
-                for k in best])  # fmt: skip
-    demo.say(f"\n  loss: {first:.1f} nats a token in the first copy, {second:.1f} in the second"
-             f" (the sentence above: {usual:.1f})")  # fmt: skip
+    demo.table(
+        f"{n} random tokens, twice: heads that look at what came after the token before",
+        ["head", "weight there"],
+        [("layer {}, head {}".format(*divmod(k, score.shape[1])), f"{score.ravel()[k]:.2f}") for k in best],
+    )
+    demo.say(
+        f"\n  loss: {first:.1f} nats a token in the first copy, {second:.1f} in the second"
+        f" (the sentence above: {usual:.1f})"
+    )
     demo.claim("the second copy of a random text is predictable", second < first / 2)
     demo.claim(f"{np.sum(score > 0.4)} of {score.size} heads give more than .4 to what came next", score.max() > 0.4)
     demo.plot("induction", plot_induction, loss, n, score, size=(10, 4.5))

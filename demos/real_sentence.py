@@ -50,8 +50,14 @@ TURNED = "The street was crossed by the animal because it was too tired."
 
 PRONOUN, PREVIOUS, NEXT, NOUN, OBJECT, TRAP = (3, 1), (0, 2), (1, 8), (2, 8), (1, 7), (5, 11)
 HEADS = (PRONOUN, PREVIOUS, NEXT, NOUN, OBJECT, TRAP)
-ROLES = {PRONOUN: "pronoun → its noun", PREVIOUS: "word → the one before", NEXT: "determiner → noun?",
-         NOUN: "determiner → noun", OBJECT: "verb → object", TRAP: "everything → one noun"}  # fmt: skip
+ROLES = {
+    PRONOUN: "pronoun → its noun",
+    PREVIOUS: "word → the one before",
+    NEXT: "determiner → noun?",
+    NOUN: "determiner → noun",
+    OBJECT: "verb → object",
+    TRAP: "everything → one noun",
+}
 
 
 def sentences():
@@ -66,12 +72,15 @@ def sentences():
             return start, start + len(part) - 1
 
         pairs = [pair.split("=") for pair in pronouns.split(",")]
-        yield sentence, {
-            "pronoun": [(ends(a)[0], ends(b)[0]) for a, b in pairs],
-            "determiner": [ends(phrase) for phrase in determiners.split(",") if phrase],
-            "object": [ends(phrase) for phrase in objects.split(",") if phrase],
-            "previous": [(i, i - 1) for i in range(1, len(words))],
-        }
+        yield (
+            sentence,
+            {
+                "pronoun": [(ends(a)[0], ends(b)[0]) for a, b in pairs],
+                "determiner": [ends(phrase) for phrase in determiners.split(",") if phrase],
+                "object": [ends(phrase) for phrase in objects.split(",") if phrase],
+                "previous": [(i, i - 1) for i in range(1, len(words))],
+            },
+        )
 
 
 def split(text):
@@ -192,35 +201,54 @@ def main(demo):
     demo.heatmap("it", by_head[PRONOUN], tokens, tokens, title="layer 3, head 1")
     it, animal = tokens.index("it"), tokens.index("animal")
     demo.say()
-    demo.claim(f"the row of 'it' peaks at 'animal', with {by_head[PRONOUN][it, animal]:.2f}",
-               by_head[PRONOUN][it].argmax() == animal)  # fmt: skip
+    demo.claim(
+        f"the row of 'it' peaks at 'animal', with {by_head[PRONOUN][it, animal]:.2f}",
+        by_head[PRONOUN][it].argmax() == animal,
+    )
     demo.plot("heads", plot_heads, tokens, by_head, HEADS, size=(14, 9))
 
     demo.heading(f"Is it more than luck? {len(maps) - 2} sentences with marked answers")
     rows = []
-    for relation, head in (("pronoun", PRONOUN), ("object", OBJECT), ("previous", PREVIOUS), ("determiner", NEXT),
-                           ("determiner", NOUN), ("determiner", PRONOUN), ("object", PRONOUN)):  # fmt: skip
+    for relation, head in (
+        ("pronoun", PRONOUN),
+        ("object", OBJECT),
+        ("previous", PREVIOUS),
+        ("determiner", NEXT),
+        ("determiner", NOUN),
+        ("determiner", PRONOUN),
+        ("object", PRONOUN),
+    ):
         hits, weights = score(maps, relation, head)
         k, baseline = best_offset(relation)
         rows.append((relation, f"layer {head[0]}, head {head[1]}", hits.mean(), weights.mean(), baseline, k, len(hits)))
-    demo.table("share of rows whose highest word is the marked one",
-               ["relation", "head", "cases", "score", "weight there", "best fixed offset", "its score"],
-               [(name, head, cases, f"{found:.2f}", f"{weight:.2f}", f"{k:+d}", f"{baseline:.2f}")
-                for name, head, found, weight, baseline, k, cases in rows])  # fmt: skip
+    demo.table(
+        "share of rows whose highest word is the marked one",
+        ["relation", "head", "cases", "score", "weight there", "best fixed offset", "its score"],
+        [
+            (name, head, cases, f"{found:.2f}", f"{weight:.2f}", f"{k:+d}", f"{baseline:.2f}")
+            for name, head, found, weight, baseline, k, cases in rows
+        ],
+    )
     demo.plot("scores", plot_scores, rows, size=(8, 4.5))
     scores = {(row[0], row[1]): (row[2], row[4]) for row in rows}
     demo.say()
     for relation, head in ("pronoun", "layer 3, head 1"), ("object", "layer 1, head 7"):
         found, baseline = scores[relation, head]
-        demo.claim(f"{head} finds the {relation}: {found:.2f} where the best fixed offset finds {baseline:.2f}",
-                   found > baseline + 0.2)  # fmt: skip
-    demo.claim("layer 0, head 2 is a fixed offset itself: the word before, always",
-               scores["previous", "layer 0, head 2"][0] > 0.99)  # fmt: skip
+        demo.claim(
+            f"{head} finds the {relation}: {found:.2f} where the best fixed offset finds {baseline:.2f}",
+            found > baseline + 0.2,
+        )
+    demo.claim(
+        "layer 0, head 2 is a fixed offset itself: the word before, always",
+        scores["previous", "layer 0, head 2"][0] > 0.99,
+    )
     found, baseline = scores["determiner", "layer 1, head 8"]
     better, _ = scores["determiner", "layer 2, head 8"]
-    demo.claim(f"layer 1, head 8 looks like 'determiner → noun', and is no better ({found:.2f}) than 'the next word' "
-               f"({baseline:.2f}): an adjective between them fools it. Layer 2, head 8 is ({better:.2f})",
-               abs(found - baseline) < 0.05 and better > baseline + 0.1)  # fmt: skip
+    demo.claim(
+        f"layer 1, head 8 looks like 'determiner → noun', and is no better ({found:.2f}) than 'the next word' "
+        f"({baseline:.2f}): an adjective between them fools it. Layer 2, head 8 is ({better:.2f})",
+        abs(found - baseline) < 0.05 and better > baseline + 0.1,
+    )
 
     demo.heading("A trap: layer 5, head 11")
     trap = by_word(*maps[first][:1], by_head[TRAP])
@@ -230,27 +258,36 @@ def main(demo):
     demo.say(f"  'because' looks at: {pointed(tokens, by_head[TRAP], 'because')}")
     demo.say(f"  the column of '{words[noun]}' gets {trap[:, noun].mean():.2f} on average, whoever asks")
     same = (trap.argmax(-1) == noun).mean()
-    demo.claim(f"{same:.0%} of all rows peak at '{words[noun]}': look at the column before you believe a row",
-               same > 0.8)  # fmt: skip
+    demo.claim(
+        f"{same:.0%} of all rows peak at '{words[noun]}': look at the column before you believe a row", same > 0.8
+    )
 
     demo.heading("Limits")
     wide, turned = maps[WIDE], maps[TURNED]
     demo.say(f"  … too tired:   it → {pointed(tokens, by_head[PRONOUN], 'it')}")
     demo.say(f"  … too wide:    it → {pointed(wide[0], wide[1][PRONOUN], 'it')}")
-    demo.say(f"  The street was crossed by the animal because it was too tired:  it → "
-             f"{pointed(turned[0], turned[1][PRONOUN], 'it')}")  # fmt: skip
+    demo.say(
+        f"  The street was crossed by the animal because it was too tired:  it → "
+        f"{pointed(turned[0], turned[1][PRONOUN], 'it')}"
+    )
     row = wide[1][PRONOUN][wide[0].index("it")]
     demo.claim("'too wide' does not flip it to 'street'", row[wide[0].index("street")] < row[wide[0].index("animal")])
     row = turned[1][PRONOUN][turned[0].index("it")]
-    demo.claim("as the subject, 'street' gets the pronoun, meaning or not",
-               row[turned[0].index("street")] > row[turned[0].index("animal")])  # fmt: skip
+    demo.claim(
+        "as the subject, 'street' gets the pronoun, meaning or not",
+        row[turned[0].index("street")] > row[turned[0].index("animal")],
+    )
     hits, _ = score(maps, "pronoun", PRONOUN)
     objects = np.array([b in [noun for _, noun in r["object"]] for _, r in sentences() for _, b in r["pronoun"]])
-    demo.say(f"  'Always the subject' would find {(~objects).sum()} of {len(hits)}, the head finds {hits.sum()}: "
-             f"{hits[~objects].sum()} of the {(~objects).sum()} subjects,\n  but also {hits[objects].sum()} of the "
-             f"{objects.sum()} objects, like 'The child dropped the blue cup and it broke'.")  # fmt: skip
-    demo.claim("on these sentences it scores no better than the rule 'always the subject', and yet is not that rule",
-               abs(hits.mean() - (~objects).mean()) < 0.1 and hits[objects].mean() > 0.5)  # fmt: skip
+    demo.say(
+        f"  'Always the subject' would find {(~objects).sum()} of {len(hits)}, the head finds {hits.sum()}: "
+        f"{hits[~objects].sum()} of the {(~objects).sum()} subjects,\n  but also {hits[objects].sum()} of the "
+        f"{objects.sum()} objects, like 'The child dropped the blue cup and it broke'."
+    )
+    demo.claim(
+        "on these sentences it scores no better than the rule 'always the subject', and yet is not that rule",
+        abs(hits.mean() - (~objects).mean()) < 0.1 and hits[objects].mean() > 0.5,
+    )
     demo.say("""  Layer 2, head 8 was picked on these sentences, the others before them: of 72 heads the best one always
   looks better than it is. And where a head looks is not yet what the model uses: see what_matters.py.""")
 

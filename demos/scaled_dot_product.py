@@ -64,11 +64,15 @@ def main(demo):
     show(demo, "output = P V: for each word its mean of the values", P @ V, ["living", "moving", "downward"])
     demo.say()
     demo.claim("every row sums to 1", np.allclose(P.sum(-1), 1))
-    demo.claim("it is what ta.scaled_dot_product_attention computes",
-               np.allclose(P @ V, ta.scaled_dot_product_attention(Q, K, V).numpy()))  # fmt: skip
-    demo.claim(f"'sat' looks at 'cat' (weight {P[2, 1]:.2f}), and learns that its subject is living "
-               f"({V[2, 0]:.2f} before, {(P @ V)[2, 0]:.2f} after)",
-               P[2].argmax() == 1 and (P @ V)[2, 0] > 0.5)  # fmt: skip
+    demo.claim(
+        "it is what ta.scaled_dot_product_attention computes",
+        np.allclose(P @ V, ta.scaled_dot_product_attention(Q, K, V).numpy()),
+    )
+    demo.claim(
+        f"'sat' looks at 'cat' (weight {P[2, 1]:.2f}), and learns that its subject is living "
+        f"({V[2, 0]:.2f} before, {(P @ V)[2, 0]:.2f} after)",
+        P[2].argmax() == 1 and (P @ V)[2, 0] > 0.5,
+    )
     leaves = [ta.Tensor(a, requires_grad=True, name=name) for a, name in ((Q, "Q"), (K, "K"), (V, "V"))]
     demo.graph("graph", ta.scaled_dot_product_attention(*leaves), show="values", title="softmax(Q Kᵀ / √dk) V")
     demo.heatmap("weights", P, WORDS, WORDS, title="softmax over keys (right)")
@@ -79,18 +83,26 @@ def main(demo):
     ones = np.ones((4, 1))
     causal = ta.causal_mask(4)
     asks_more = Q + np.array([[0], [0], [0], [1.0]])  # only the last word asks another question
-    change = {axis: np.abs(attention(asks_more, K, V, axis, causal)[0] - attention(Q, K, V, axis, causal)[0])[:3].max()
-              for axis in (-1, 0)}  # fmt: skip
+    change = {
+        axis: np.abs(attention(asks_more, K, V, axis, causal)[0] - attention(Q, K, V, axis, causal)[0])[:3].max()
+        for axis in (-1, 0)
+    }
     single = {axis: attention(Q[2:3], K, V, axis)[1][0] for axis in (-1, 0)}
-    demo.table("what it breaks", ["", "right axis", "wrong axis"], [
-        ("1. 'sat' reads values that are all 1", f"{(P @ ones)[2, 0]:.2f}", f"{(W @ ones)[2, 0]:.2f}"),
-        ("2. the last query changes, causal: change in earlier rows", f"{change[-1]:.2f}", f"{change[0]:.2f}"),
-        ("3. weights of the query 'sat' alone", *(" ".join(f"{w:.2f}" for w in single[a]) for a in (-1, 0))),
-    ])  # fmt: skip
+    demo.table(
+        "what it breaks",
+        ["", "right axis", "wrong axis"],
+        [
+            ("1. 'sat' reads values that are all 1", f"{(P @ ones)[2, 0]:.2f}", f"{(W @ ones)[2, 0]:.2f}"),
+            ("2. the last query changes, causal: change in earlier rows", f"{change[-1]:.2f}", f"{change[0]:.2f}"),
+            ("3. weights of the query 'sat' alone", *(" ".join(f"{w:.2f}" for w in single[a]) for a in (-1, 0))),
+        ],
+    )
     demo.say()
     demo.claim("its rows do not sum to 1, so the output is no mean of the values", not np.allclose(W.sum(-1), 1))
-    demo.claim("behind a causal mask, a later word changes earlier outputs; with the right axis nothing moves",
-               change[-1] == 0 and change[0] > 0.01)  # fmt: skip
+    demo.claim(
+        "behind a causal mask, a later word changes earlier outputs; with the right axis nothing moves",
+        change[-1] == 0 and change[0] > 0.01,
+    )
     demo.claim("a query alone gives every key the weight 1: it has stopped choosing", np.all(single[0] == 1))
     demo.heatmap("wrong_axis", W, WORDS, WORDS, title="softmax over queries (wrong)")
 

@@ -27,24 +27,45 @@ def both_ways(demo):
     x, context = rng.normal(size=(5, 16)), rng.normal(size=(9, 16))
     own, own_weights = mha(x, return_weights=True)
     out, weights = mha(x, context, return_weights=True)
-    rows = [("mha(x)", "x", x.shape, "x", x.shape, own.shape, own_weights.shape),
-            ("mha(x, context)", "x", x.shape, "context", context.shape, out.shape, weights.shape)]  # fmt: skip
-    demo.table(f"one layer of {sum(p.size for p in mha.parameters()):,} parameters, used twice",
-               ["", "Q from", "", "K, V from", "", "output", "weights (heads, n, m)"], rows)  # fmt: skip
+    rows = [
+        ("mha(x)", "x", x.shape, "x", x.shape, own.shape, own_weights.shape),
+        ("mha(x, context)", "x", x.shape, "context", context.shape, out.shape, weights.shape),
+    ]
+    demo.table(
+        f"one layer of {sum(p.size for p in mha.parameters()):,} parameters, used twice",
+        ["", "Q from", "", "K, V from", "", "output", "weights (heads, n, m)"],
+        rows,
+    )
     order = rng.permutation(9)
     demo.say()
     demo.claim("mha(x) is mha(x, x)", np.allclose(own.numpy(), mha(x, x).numpy(), rtol=0, atol=1e-12))
-    demo.claim("the context is a set: in another order it gives the same output",
-               np.allclose(out.numpy(), mha(x, context[order]).numpy(), rtol=0, atol=1e-12))  # fmt: skip
-    demo.claim("each query reads it for itself: a part of x gives that part of the output, with cross attention only",
-               np.allclose(mha(x[:2], context).numpy(), out.numpy()[:2], rtol=0, atol=1e-12)
-               and not np.allclose(mha(x[:2]).numpy(), own.numpy()[:2]))  # fmt: skip
+    demo.claim(
+        "the context is a set: in another order it gives the same output",
+        np.allclose(out.numpy(), mha(x, context[order]).numpy(), rtol=0, atol=1e-12),
+    )
+    demo.claim(
+        "each query reads it for itself: a part of x gives that part of the output, with cross attention only",
+        np.allclose(mha(x[:2], context).numpy(), out.numpy()[:2], rtol=0, atol=1e-12)
+        and not np.allclose(mha(x[:2]).numpy(), own.numpy()[:2]),
+    )
 
 
 # --- (b) translation: dates to ISO form ---------------------------------------------------------------
 
-MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September",
-          "October", "November", "December"]  # fmt: skip
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 FIRST, COUNT = datetime.date(1900, 1, 1), 73_049  # the days of two centuries
 FORMS = {
@@ -162,17 +183,26 @@ def learn_dates(demo, forms, seeds):
 def show_dates(demo, forms, figures):
     exact, year, blind = figures.mean(axis=0).T
     example = datetime.date(1987, 3, 24)
-    demo.table(f"300 unseen dates, {len(figures)} seeds: exact ISO form, and weight of the year's digits on the year",
-               ["written as", "for example", "exact", "worst seed", "on the year", "blind look"],
-               [(name, form(example), f"{e:.1%}", f"{w:.1%}", f"{y:.0%}", f"{b:.0%}") for name, form, e, w, y, b
-                in zip(forms, forms.values(), exact, figures[:, :, 0].min(axis=0), year, blind)])  # fmt: skip
+    demo.table(
+        f"300 unseen dates, {len(figures)} seeds: exact ISO form, and weight of the year's digits on the year",
+        ["written as", "for example", "exact", "worst seed", "on the year", "blind look"],
+        [
+            (name, form(example), f"{e:.1%}", f"{w:.1%}", f"{y:.0%}", f"{b:.0%}")
+            for name, form, e, w, y, b in zip(forms, forms.values(), exact, figures[:, :, 0].min(axis=0), year, blind)
+        ],
+    )
     demo.say()
     worst = figures[:, :, 0].mean(axis=1).min()
     goal = 0.2 if demo.quick else 0.99
-    demo.claim(f"of dates never seen, each seed writes at least {worst:.1%} exactly ({exact.mean():.1%} on average)",
-               worst >= goal)  # fmt: skip
-    demo.claim(f"the year's digits look at the year: {year.mean():.0%} of their weight, where a blind look gives it "
-               f"{blind.mean():.0%}", np.all(figures[:, :, 1].mean(axis=1) > 2 * blind.mean()))  # fmt: skip
+    demo.claim(
+        f"of dates never seen, each seed writes at least {worst:.1%} exactly ({exact.mean():.1%} on average)",
+        worst >= goal,
+    )
+    demo.claim(
+        f"the year's digits look at the year: {year.mean():.0%} of their weight, where a blind look gives it "
+        f"{blind.mean():.0%}",
+        np.all(figures[:, :, 1].mean(axis=1) > 2 * blind.mean()),
+    )
 
 
 def plot_alignment(figure, model, date, forms):
@@ -198,8 +228,24 @@ def plot_alignment(figure, model, date, forms):
 
 # --- (c) retrieval: answers from a memory -------------------------------------------------------------
 
-NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gita", "Hugo", "Iris", "Jon", "Kira", "Leo", "Mia",
-         "Nils", "Olga", "Paul"]  # fmt: skip
+NAMES = [
+    "Ada",
+    "Ben",
+    "Cleo",
+    "Dan",
+    "Eva",
+    "Finn",
+    "Gita",
+    "Hugo",
+    "Iris",
+    "Jon",
+    "Kira",
+    "Leo",
+    "Mia",
+    "Nils",
+    "Olga",
+    "Paul",
+]
 TRAITS = {
     "pet": ["cat", "dog", "fish", "bird", "frog", "goat", "mouse", "snake"],
     "drink": ["tea", "milk", "water", "juice", "cocoa", "coffee", "cider", "soup"],
@@ -285,14 +331,18 @@ def say_answers(demo, model, knower, questions, facts, answers):
     """A few questions of the last world, with what both say."""
     with ta.no_grad():
         logits, weights = model(questions[:1], facts[:1])
-        said, by_heart = ([WORDS[N + T + i] for i in scores.numpy()[0].argmax(-1)]
-                          for scores in (logits, knower(questions[:1])[0]))  # fmt: skip
+        said, by_heart = (
+            [WORDS[N + T + i] for i in scores.numpy()[0].argmax(-1)] for scores in (logits, knower(questions[:1])[0])
+        )
     rows = []
     for i, weight in enumerate(weights.numpy()[0].diagonal()[:5]):
         name, trait, word = (WORDS[j] for j in facts[0, i])
         rows.append((f"{name}'s {trait}?", f"{name}'s {trait}: {word}", f"{weight:.2f}", said[i], by_heart[i]))
-    demo.table("five questions about a world that neither trained on",
-               ["question", "the fact in the memory", "weight on it", "with memory", "by heart"], rows)  # fmt: skip
+    demo.table(
+        "five questions about a world that neither trained on",
+        ["question", "the fact in the memory", "weight on it", "with memory", "by heart"],
+        rows,
+    )
 
 
 def plot_retrieval(figure, model, questions, facts, count=8):
@@ -329,23 +379,36 @@ def main(demo):
     steps, facts = (120, 16) if demo.quick else (500, 32)
     runs = [retrieval(seed, steps, facts) for seed in demo.track(seeds, "learning to look up")]
     right = {name: np.array([run[0][name] for run in runs]) for name in runs[0][0]}  # (seeds, 2)
-    demo.table(f"right answers, {len(runs)} seeds: mean, and the least and the most",
-               ["", "facts trained on", "facts never trained on"],
-               [(name, *(f"{m:.1%} ({low:.1%} … {high:.1%})" for m, low, high in zip(r.mean(0), r.min(0), r.max(0))))
-                for name, r in right.items()])  # fmt: skip
+    demo.table(
+        f"right answers, {len(runs)} seeds: mean, and the least and the most",
+        ["", "facts trained on", "facts never trained on"],
+        [
+            (name, *(f"{m:.1%} ({low:.1%} … {high:.1%})" for m, low, high in zip(r.mean(0), r.min(0), r.max(0))))
+            for name, r in right.items()
+        ],
+    )
     say_answers(demo, *runs[0][2])
     demo.say()
     on_fact = np.array([run[1] for run in runs])
     reader, knower, blind = right.values()
-    demo.claim(f"with the memory it answers from facts never trained on ({reader[:, 1].min():.1%} right at least)",
-               reader.min() > (0.9 if demo.quick else 0.98))  # fmt: skip
-    demo.claim(f"the same model without memory knows its own world ({knower[:, 0].min():.0%}), and says the same in a "
-               f"new one: {knower[:, 1].max():.1%} right at most",
-               knower[:, 0].min() > 0.98 and knower[:, 1].max() < 0.05)  # fmt: skip
-    demo.claim("the first one has learned to look up, not the facts: without its memory it is right in "
-               f"{blind.max():.0%} at most, a guess in {1 / A:.0%}", blind.max() < 0.25)  # fmt: skip
-    demo.claim(f"it looks at the right fact: {on_fact.mean():.0%} of the weight; a blind look gives it {1 / facts:.0%}",
-               on_fact.min() > 0.5)  # fmt: skip
+    demo.claim(
+        f"with the memory it answers from facts never trained on ({reader[:, 1].min():.1%} right at least)",
+        reader.min() > (0.9 if demo.quick else 0.98),
+    )
+    demo.claim(
+        f"the same model without memory knows its own world ({knower[:, 0].min():.0%}), and says the same in a "
+        f"new one: {knower[:, 1].max():.1%} right at most",
+        knower[:, 0].min() > 0.98 and knower[:, 1].max() < 0.05,
+    )
+    demo.claim(
+        "the first one has learned to look up, not the facts: without its memory it is right in "
+        f"{blind.max():.0%} at most, a guess in {1 / A:.0%}",
+        blind.max() < 0.25,
+    )
+    demo.claim(
+        f"it looks at the right fact: {on_fact.mean():.0%} of the weight; a blind look gives it {1 / facts:.0%}",
+        on_fact.min() > 0.5,
+    )
     demo.plot("retrieval", plot_retrieval, runs[0][2][0], *runs[0][2][2:4], size=(7.5, 5.5))
 
 

@@ -114,8 +114,11 @@ def train(seed, task, form, dk, steps, lr=0.01):
 
 
 def plot(figure, runs):
-    titles = {"dictionary": "Dictionary: content is not address", "menu": "Menu: content is address",
-              "game": "Game: the relation has a direction"}  # fmt: skip
+    titles = {
+        "dictionary": "Dictionary: content is not address",
+        "menu": "Menu: content is address",
+        "game": "Game: the relation has a direction",
+    }
     for axes, (task, title) in zip(figure.subplots(1, 3, sharey=True), titles.items()):
         widths = sorted({dk for t, _, dk in runs if t == task})
         for shift, (form, (style, color)) in zip((0.97, 1.0, 1.03), FORMS.items()):
@@ -143,8 +146,11 @@ def main(demo):
         return " … ".join(dict.fromkeys(f"{f(right(task, form, dk)):.2f}" for f in (min, max)))
 
     for task in TASKS:
-        demo.table(f"{task}: share of right answers after {steps} steps, worst … best of {seeds} seeds", ["dk", *FORMS],
-                   [(dk, *(span(task, form, dk) for form in FORMS)) for dk in widths])  # fmt: skip
+        demo.table(
+            f"{task}: share of right answers after {steps} steps, worst … best of {seeds} seeds",
+            ["dk", *FORMS],
+            [(dk, *(span(task, form, dk) for form in FORMS)) for dk in widths],
+        )
     demo.plot("accuracy", plot, runs, size=(12, 3.8))
 
     narrow, wide = widths[0], widths[-1]
@@ -154,26 +160,43 @@ def main(demo):
     found = {form: np.array([[found for _, found in runs["game", form, dk]] for dk in widths]) for form in FORMS}
     symmetric = found["Wq = Wk"]
     menus = (right("menu", form, worst).mean() for form in ("Wq, Wk, Wv", "V = K"))
-    demo.table("Three numbers (means of the seeds)", ["", "Wq, Wk, Wv", "two of them one"], [
-        (f"dictionary, dk = {narrow}: right with V = K", f"{own.mean():.2f}", f"{one.mean():.2f}"),
-        (f"menu, dk = {worst} where it costs most: right with V = K", *(f"{x:.2f}" for x in menus)),
-        ("game, all dk: look at the piece they beat, with Wq = Wk", f"{found['Wq, Wk, Wv'].mean():.2f}",
-         f"{symmetric.mean():.2f}"),
-    ])  # fmt: skip
-    demo.say("\nThree projections, because where to look, how to be found and what to hand over are three things: one"
-             "\nmatrix for two of them works as far as the two are the same.\n")  # fmt: skip
+    demo.table(
+        "Three numbers (means of the seeds)",
+        ["", "Wq, Wk, Wv", "two of them one"],
+        [
+            (f"dictionary, dk = {narrow}: right with V = K", f"{own.mean():.2f}", f"{one.mean():.2f}"),
+            (f"menu, dk = {worst} where it costs most: right with V = K", *(f"{x:.2f}" for x in menus)),
+            (
+                "game, all dk: look at the piece they beat, with Wq = Wk",
+                f"{found['Wq, Wk, Wv'].mean():.2f}",
+                f"{symmetric.mean():.2f}",
+            ),
+        ],
+    )
+    demo.say(
+        "\nThree projections, because where to look, how to be found and what to hand over are three things: one"
+        "\nmatrix for two of them works as far as the two are the same.\n"
+    )
 
-    demo.claim(f"dictionary, dk = {narrow}: with its own Wv the head learns it, with V = K it cannot",
-               min(own) > (0.75 if demo.quick else 0.99) and max(one) < 0.25)  # fmt: skip
+    demo.claim(
+        f"dictionary, dk = {narrow}: with its own Wv the head learns it, with V = K it cannot",
+        min(own) > (0.75 if demo.quick else 0.99) and max(one) < 0.25,
+    )
     if not demo.quick:
         demo.claim(f"given width, V = K learns it too: at dk = {wide}", min(right("dictionary", "V = K", wide)) > 0.98)
     demo.claim("menu: where content is address, V = K costs nothing that could be seen", max(costs.values()) < 0.1)
-    demo.claim("game: with Wq and Wk each piece finds the one that it beats",
-               found["Wq, Wk, Wv"].min() > (0.95 if demo.quick else 0.99))  # fmt: skip
-    demo.claim("with Wq = Wk only half of them do: whom I beat and who beats me score alike",
-               np.all(np.abs(symmetric - 0.5) < 0.07))  # fmt: skip
-    demo.say("  (Symmetric scores can at best be right for two of three: if a looks at b more than at c, b at c more"
-             "\n  than at a, and c at a more than at b, then ab > ac, bc > ab and ac > bc: ab is larger than itself.)")
+    demo.claim(
+        "game: with Wq and Wk each piece finds the one that it beats",
+        found["Wq, Wk, Wv"].min() > (0.95 if demo.quick else 0.99),
+    )
+    demo.claim(
+        "with Wq = Wk only half of them do: whom I beat and who beats me score alike",
+        np.all(np.abs(symmetric - 0.5) < 0.07),
+    )
+    demo.say(
+        "  (Symmetric scores can at best be right for two of three: if a looks at b more than at c, b at c more"
+        "\n  than at a, and c at a more than at b, then ab > ac, bc > ab and ac > bc: ab is larger than itself.)"
+    )
 
 
 if __name__ == "__main__":

@@ -145,8 +145,10 @@ class Run:
                 if self.step % every == 0:
                     self.curve.append((self.step, np.mean(losses), self.held_out().mean()))
                     losses.clear()
-                    demo.say(f"step {self.step:5,}  {self.seconds:4.0f} s  training {self.curve[-1][1]:.3f}  "
-                             f"held-out {self.curve[-1][2]:.3f}")  # fmt: skip
+                    demo.say(
+                        f"step {self.step:5,}  {self.seconds:4.0f} s  training {self.curve[-1][1]:.3f}  "
+                        f"held-out {self.curve[-1][2]:.3f}"
+                    )
                 if stop:
                     break
         return self.step == self.steps
@@ -198,8 +200,11 @@ def check_cache(demo, run):
         end = time.process_time()
     difference = np.abs(np.array(full) - np.array(cached)).max()
     slow, fast = (1000 * seconds / run.context for seconds in (middle - start, end - middle))
-    demo.claim(f"with the KV cache the logits are those of the full pass (largest difference {difference:.0e}), in "
-               f"{fast:.1f} ms a character instead of {slow:.1f}", difference < 1e-4)  # fmt: skip
+    demo.claim(
+        f"with the KV cache the logits are those of the full pass (largest difference {difference:.0e}), in "
+        f"{fast:.1f} ms a character instead of {slow:.1f}",
+        difference < 1e-4,
+    )
 
 
 def check_files(demo, run, make):
@@ -215,8 +220,10 @@ def check_files(demo, run, make):
             each.train_step()
     learned = zip(run.model.state_dict().values(), other.model.state_dict().values())
     demo.claim("saved and loaded: the same 200 characters are written", same_text)
-    demo.claim("and after three more steps of training, all parameters are the same to the last bit",
-               all(np.array_equal(a, b) for a, b in learned))  # fmt: skip
+    demo.claim(
+        "and after three more steps of training, all parameters are the same to the last bit",
+        all(np.array_equal(a, b) for a, b in learned),
+    )
     demo.say(f"the model is kept in {path}")
 
 
@@ -237,8 +244,11 @@ def plot_losses(figure, runs, baselines):
     left.text(0, GOAL, f" {GOAL}", color=_demo.ORANGE, va="bottom", fontsize=8)
     left.set(title="It learns to write", xlabel="step", ylabel="nats a character", xlim=(0, None))
     left.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
-    right.set(title="What it gains by looking back", xlabel="characters it may look back at",
-              ylabel="nats a character, held-out")  # fmt: skip
+    right.set(
+        title="What it gains by looking back",
+        xlabel="characters it may look back at",
+        ylabel="nats a character, held-out",
+    )
     right.set_xticks(range(len(edges)), ["1", "2", *(f"{n // 2 + 1}-{n}" for n in edges[2:])])
 
 
@@ -256,8 +266,10 @@ def main(demo):
         return Run(text, seed, **size)
 
     demo.heading("Training")
-    demo.say(f"{len(text.train):,} characters to learn from, {len(text.held_out):,} held out, "
-             f"{len(text.alphabet)} different ones")  # fmt: skip
+    demo.say(
+        f"{len(text.train):,} characters to learn from, {len(text.held_out):,} held out, "
+        f"{len(text.alphabet)} different ones"
+    )
     runs, finished = [], True
     for seed in range(demo.seed, demo.seed + (1 if demo.load else demo.seeds)):
         run = make(seed)
@@ -277,8 +289,9 @@ def main(demo):
         loss = run.by_position.mean()
         name = f"the model, seed {run.seed}, {run.step:,} steps"
         rows.append((name, f"{loss:.3f}", f"{np.exp(loss):.1f}", f"{run.seconds:.0f} s"))
-    demo.table("What is known of the next character, on pages never seen",
-               ["by", "nats", "like a choice of", "CPU time"], rows)  # fmt: skip
+    demo.table(
+        "What is known of the next character, on pages never seen", ["by", "nats", "like a choice of", "CPU time"], rows
+    )
     demo.say()
     worst, slowest = max(run.by_position.mean() for run in runs), max(run.seconds for run in runs)
     pairs = list(baselines.values())[-1]
@@ -289,8 +302,10 @@ def main(demo):
         demo.claim(f"better than pairs of letters ({pairs:.2f}), for every seed", worst < pairs)
         by_position = np.mean([run.by_position for run in runs], axis=0)
         near, far = by_position[0], by_position[8:].mean()
-        demo.claim(f"it is the look back that helps: {near:.2f} with one character to see, {far:.2f} with over eight",
-                   far < near - 0.1)  # fmt: skip
+        demo.claim(
+            f"it is the look back that helps: {near:.2f} with one character to see, {far:.2f} with over eight",
+            far < near - 0.1,
+        )
     check_cache(demo, runs[0])
     demo.heading("What it writes" + " (after so short a training: nearly nothing)" * demo.quick)
     demo.say(write(runs[0], demo.prompt, 100 if demo.quick else 600))

@@ -69,10 +69,19 @@ def show_sweep(demo, widths, variances, figures):
     columns = ["dk", "Var(q·k)/dk", "max weight", "mean", "> .99", "entropy", "|dL/dq|", "RMS", "dead"]
     for form in FORMS:
         rows = [
-            (f"{dk:,}", f"{v:.2f}", f"{f['median weight']:.4f}", f"{f['mean weight']:.2f}", f"{f['certain']:.0%}",
-             f"{f['entropy']:.2f}", f"{f['median']:.2g}", f"{f['rms']:.2g}", f"{f['dead']:.0%}")
+            (
+                f"{dk:,}",
+                f"{v:.2f}",
+                f"{f['median weight']:.4f}",
+                f"{f['mean weight']:.2f}",
+                f"{f['certain']:.0%}",
+                f"{f['entropy']:.2f}",
+                f"{f['median']:.2g}",
+                f"{f['rms']:.2g}",
+                f"{f['dead']:.0%}",
+            )
             for dk, v, f in zip(widths, variances, figures[form])
-        ]  # fmt: skip
+        ]
         demo.table(form, columns, rows)
     demo.say(f"""
 max weight, |dL/dq|: medians over the queries; their mean and root mean square (RMS) stand beside them.
@@ -83,20 +92,30 @@ max weight, |dL/dq|: medians over the queries; their mean and root mean square (
 def claim_sweep(demo, widths, variances, figures):
     scaled, plain = (dict(zip(widths, figures[form])) for form in FORMS)
     demo.claim("the variance of q·k is dk", all(0.75 < v < 1.33 for v in variances))
-    demo.claim(f"÷ √dk: the median gradient stays at {scaled[512]['median']:.2f} from dk = 16 on",
-               all(0.12 < scaled[dk]["median"] < 0.22 for dk in widths if dk >= 16))  # fmt: skip
-    demo.claim(f"not scaled, dk = 4,096: the softmax is a choice (median largest weight "
-               f"{plain[4096]['median weight']:.4f}), {plain[4096]['dead']:.0%} of the queries are dead",
-               plain[4096]["median weight"] > 0.999 and plain[4096]["dead"] > 0.5)  # fmt: skip
+    demo.claim(
+        f"÷ √dk: the median gradient stays at {scaled[512]['median']:.2f} from dk = 16 on",
+        all(0.12 < scaled[dk]["median"] < 0.22 for dk in widths if dk >= 16),
+    )
+    demo.claim(
+        f"not scaled, dk = 4,096: the softmax is a choice (median largest weight "
+        f"{plain[4096]['median weight']:.4f}), {plain[4096]['dead']:.0%} of the queries are dead",
+        plain[4096]["median weight"] > 0.999 and plain[4096]["dead"] > 0.5,
+    )
     medians = [plain[dk]["median"] for dk in (64, 512, 4096)]
-    demo.claim("the median gradient falls from {:.2g} (dk = 64) to {:.2g} (512) to {:.1g} (4,096)".format(*medians),
-               medians[0] > 5 * medians[1] > 50 * medians[2])  # fmt: skip
-    demo.claim("up to dk = 64 nothing of the kind: hardly a query is dead, the median gradient is even larger",
-               all(plain[dk]["dead"] < 0.1 and plain[dk]["median"] >= scaled[dk]["median"]
-                   for dk in widths if dk <= 64))  # fmt: skip
-    demo.claim("'gradients vanish' is true of most queries, not on average: the RMS grows, to "
-               f"{plain[4096]['rms']:.1f} against {scaled[4096]['rms']:.2f}.\n  The few undecided queries carry all of "
-               "it, without the factor 1/√dk", plain[4096]["rms"] > 10 * scaled[4096]["rms"])  # fmt: skip
+    demo.claim(
+        "the median gradient falls from {:.2g} (dk = 64) to {:.2g} (512) to {:.1g} (4,096)".format(*medians),
+        medians[0] > 5 * medians[1] > 50 * medians[2],
+    )
+    demo.claim(
+        "up to dk = 64 nothing of the kind: hardly a query is dead, the median gradient is even larger",
+        all(plain[dk]["dead"] < 0.1 and plain[dk]["median"] >= scaled[dk]["median"] for dk in widths if dk <= 64),
+    )
+    demo.claim(
+        "'gradients vanish' is true of most queries, not on average: the RMS grows, to "
+        f"{plain[4096]['rms']:.1f} against {scaled[4096]['rms']:.2f}.\n  The few undecided queries carry all of "
+        "it, without the factor 1/√dk",
+        plain[4096]["rms"] > 10 * scaled[4096]["rms"],
+    )
 
 
 def plot_sweep(figure, widths, figures):
@@ -133,8 +152,14 @@ def sequences(rng):
 
 def parameters(rng, dk):
     """Embeddings of variance 1, and projections that keep it: (a)'s q and k, before training."""
-    shapes = {"keys": (SYMBOLS, WIDTH), "values": (SYMBOLS, WIDTH), "Wq": (WIDTH, dk), "Wk": (WIDTH, dk),
-              "Wv": (WIDTH, WIDTH), "Wo": (WIDTH, SYMBOLS)}  # fmt: skip
+    shapes = {
+        "keys": (SYMBOLS, WIDTH),
+        "values": (SYMBOLS, WIDTH),
+        "Wq": (WIDTH, dk),
+        "Wk": (WIDTH, dk),
+        "Wv": (WIDTH, WIDTH),
+        "Wo": (WIDTH, SYMBOLS),
+    }
     size = {name: 1.0 if name in ("keys", "values") else WIDTH**-0.5 for name in shapes}
     draw = {name: (size[name] * rng.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()}
     return {name: ta.Tensor(array, requires_grad=True, name=name) for name, array in draw.items()}
@@ -200,8 +225,13 @@ def draw_both(demo, dk):
     for form, scale in FORMS.items():
         q, k, v = (ta.Tensor(x, requires_grad=True, name=name) for x, name in ((Q, "Q"), (K, "K"), (V, "V")))
         loss, weights = loss_of_attention(q, k, v, ta.Tensor(C, name="C"), scale)
-        demo.graph("graph_scaled" if scale is None else "graph_not_scaled", loss, show="gradients", limits=(1e-9, 1),
-                   title=f"dk = {dk:,}, {form}")  # fmt: skip
+        demo.graph(
+            "graph_scaled" if scale is None else "graph_not_scaled",
+            loss,
+            show="gradients",
+            limits=(1e-9, 1),
+            title=f"dk = {dk:,}, {form}",
+        )
         P, dP = weights.numpy(), C @ V.T  # dP: what arrives at the weights
         dS = P * (dP - (P * dP).sum(axis=-1, keepdims=True))  # what softmax passes on to the scores
         dQ, dK, dV = (g.numpy() for g in ta.grad(loss, (q, k, v)))
@@ -231,19 +261,27 @@ def part_b(demo):
         runs.setdefault((form, dk, lr), []).append(train(seed, dk, FORMS[form], lr, steps))
 
     accuracy = {key: [hits[-20:].mean() for _, hits in curves] for key, curves in runs.items()}
-    demo.table(f"accuracy after {steps} steps of {BATCH} fresh sequences (mean of the last 20), {seeds} seeds",
-               ["dk", "Adam", "÷ √dk: worst", "best", "not scaled: worst", "best"],
-               [(dk, lr, *(f"{f(accuracy[form, dk, lr]):.0%}" for form in FORMS for f in (min, max)))
-                for dk, lr in settings])  # fmt: skip
+    demo.table(
+        f"accuracy after {steps} steps of {BATCH} fresh sequences (mean of the last 20), {seeds} seeds",
+        ["dk", "Adam", "÷ √dk: worst", "best", "not scaled: worst", "best"],
+        [(dk, lr, *(f"{f(accuracy[form, dk, lr]):.0%}" for form in FORMS for f in (min, max))) for dk, lr in settings],
+    )
     curve = {form: np.mean(runs[form, 512, 3e-3], axis=0) for form in FORMS}  # (2, steps): loss, accuracy
-    demo.table("dk = 512, Adam 0.003: mean over the seeds and the last 10 steps",
-               ["step", *(f"{form}: {what}" for form in FORMS for what in ("loss", "accuracy"))],
-               [(t, *(f"{x:.2f}" for form in FORMS for x in curve[form][:, t - 10 : t].mean(axis=1)))
-                for t in (10, 20, 50, 100, 200, 300) if t <= steps])  # fmt: skip
+    demo.table(
+        "dk = 512, Adam 0.003: mean over the seeds and the last 10 steps",
+        ["step", *(f"{form}: {what}" for form in FORMS for what in ("loss", "accuracy"))],
+        [
+            (t, *(f"{x:.2f}" for form in FORMS for x in curve[form][:, t - 10 : t].mean(axis=1)))
+            for t in (10, 20, 50, 100, 200, 300)
+            if t <= steps
+        ],
+    )
     demo.say()
     demo.claim("with ÷ √dk every seed learns it", all(min(accuracy["÷ √dk", *s]) > 0.97 for s in settings))
-    demo.claim("without, at dk = 512, none does",
-               all(max(accuracy["not scaled", dk, lr]) < 0.8 for dk, lr in settings if dk == 512))  # fmt: skip
+    demo.claim(
+        "without, at dk = 512, none does",
+        all(max(accuracy["not scaled", dk, lr]) < 0.8 for dk, lr in settings if dk == 512),
+    )
     if not demo.quick:
         demo.claim("at dk = 8 both learn it: the width does the harm", min(accuracy["not scaled", 8, 3e-3]) > 0.97)
     demo.plot("training", plot_training, runs, 512, 3e-3, size=(10, 3.8))
@@ -252,13 +290,17 @@ def part_b(demo):
 def part_c(demo):
     demo.heading("(c) Where the gradient dies")
     typical = draw_both(demo, 4096)
-    demo.table("median |gradient| of an element, dk = 4,096, going backward",
-               ["", "values V", "weights P", "scores S", "queries Q", "keys K"],
-               [(form, *(f"{x:.0e}" for x in line)) for form, line in typical.items()])  # fmt: skip
+    demo.table(
+        "median |gradient| of an element, dk = 4,096, going backward",
+        ["", "values V", "weights P", "scores S", "queries Q", "keys K"],
+        [(form, *(f"{x:.0e}" for x in line)) for form, line in typical.items()],
+    )
     demo.say("\nK keeps more than Q: all 64 queries read a key, and a few that are undecided are enough for it.\n")
     (_, at_weights, at_scores, *_), (_, plain_at_weights, plain_at_scores, *_) = typical.values()
-    demo.claim("the same gradient arrives at the weights; without ÷ √dk the softmax lets almost nothing through",
-               at_weights == plain_at_weights and plain_at_scores < 1e-6 * at_scores)  # fmt: skip
+    demo.claim(
+        "the same gradient arrives at the weights; without ÷ √dk the softmax lets almost nothing through",
+        at_weights == plain_at_weights and plain_at_scores < 1e-6 * at_scores,
+    )
 
 
 def main(demo):

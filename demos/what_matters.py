@@ -186,8 +186,11 @@ def plot_heads(figure, guess, truth, layers):
 def show_tokens(demo, name, title, tokens, values):
     tangent, mean, truth = values[:3]
     columns = {"gradient × difference": tangent, "mean along the way": mean, "ablation": truth}
-    demo.table(title, ["token", *columns],
-               [(token, *(f"{x:+.3f}" for x in row)) for token, *row in zip(tokens, *columns.values())])  # fmt: skip
+    demo.table(
+        title,
+        ["token", *columns],
+        [(token, *(f"{x:+.3f}" for x in row)) for token, *row in zip(tokens, *columns.values())],
+    )
     demo.plot(name, plot_tokens, tokens, columns, title, size=(9, 4.5))
 
 
@@ -210,20 +213,29 @@ def main(demo):
         tangent, mean, truth, small_guess, small_truth = values
         smalls.append(np.abs(small_guess - small_truth).max() / np.abs(small_truth).max())
         rows.append((f"{pronoun} → {noun}", correlation(tangent, truth), correlation(mean, truth)))
-    demo.table("correlation with the ablation, over the tokens of each sentence",
-               ["sentence", "gradient × difference", f"mean of {steps} along the way"],
-               [(name, f"{a:+.2f}", f"{b:+.2f}") for name, a, b in rows])  # fmt: skip
+    demo.table(
+        "correlation with the ablation, over the tokens of each sentence",
+        ["sentence", "gradient × difference", f"mean of {steps} along the way"],
+        [(name, f"{a:+.2f}", f"{b:+.2f}") for name, a, b in rows],
+    )
     demo.say()
-    demo.claim(f"for 2 % of the way the tangent is right: its largest error is {max(smalls):.0%} of the largest change",
-               max(smalls) < 0.15)  # fmt: skip
+    demo.claim(
+        f"for 2 % of the way the tangent is right: its largest error is {max(smalls):.0%} of the largest change",
+        max(smalls) < 0.15,
+    )
     means = np.mean([row[2] for row in rows])
     demo.claim(f"the mean gradient along the way agrees with the ablation: correlation {means:.2f}", means > 0.9)
     if trained:
-        demo.claim(f"in the first sentence [MASK] for the noun costs {itself:.2f}, for another word {most:.2f}: "
-                   "the others say where it is", itself < most / 10)  # fmt: skip
+        demo.claim(
+            f"in the first sentence [MASK] for the noun costs {itself:.2f}, for another word {most:.2f}: "
+            "the others say where it is",
+            itself < most / 10,
+        )
         tangents = np.mean([row[1] for row in rows])
-        demo.claim(f"the gradient at the sentence itself does not: {tangents:.2f}. Do not read importance off it",
-                   tangents < 0.5)  # fmt: skip
+        demo.claim(
+            f"the gradient at the sentence itself does not: {tangents:.2f}. Do not read importance off it",
+            tangents < 0.5,
+        )
 
     demo.heading("2. Which heads matter for telling what says the same?")
     pairs = [line.split(" | ") for line in PAIRS.strip().splitlines()]
@@ -241,10 +253,14 @@ def main(demo):
         gates[i].data = np.ones(len(gates[i]), np.float32)
     truth, guess = np.array(truth), guess[tried]
     order = np.argsort(-np.abs(truth))[:8]
-    demo.table(f"loss {loss.item():.4f} with all heads; the {len(order)} of {len(tried)} tried that change it most",
-               ["head", "loss added, guessed", "loss added"],
-               [(f"layer {heads[tried[k]][0]}, head {heads[tried[k]][1]}", f"{guess[k]:+.5f}", f"{truth[k]:+.5f}")
-                for k in order])  # fmt: skip
+    demo.table(
+        f"loss {loss.item():.4f} with all heads; the {len(order)} of {len(tried)} tried that change it most",
+        ["head", "loss added, guessed", "loss added"],
+        [
+            (f"layer {heads[tried[k]][0]}, head {heads[tried[k]][1]}", f"{guess[k]:+.5f}", f"{truth[k]:+.5f}")
+            for k in order
+        ],
+    )
     demo.plot("heads", plot_heads, guess, truth, [heads[k][0] for k in tried], size=(6.5, 5))
     signed, size = correlation(guess, truth), correlation(ranks(np.abs(guess)), ranks(np.abs(truth)))
     demo.say(f"\n  correlation {signed:.2f}; of the sizes' ranks, |Σ z · dL/dz| against |loss added|: {size:.2f}")
@@ -263,13 +279,22 @@ def main(demo):
         W = model.embedding.weight.numpy()
         values = by_token(preference(model, text.ids, answer, rival), W[text.ids], W.mean(0), 16)
         tokens = [token.replace("Ġ", " ").strip() for token in text.tokens]
-        show_tokens(demo, "next", "SmolLM2's logit of ' Paris' above ' London': lost when a word becomes the mean word",
-                    tokens, values)  # fmt: skip
+        show_tokens(
+            demo,
+            "next",
+            "SmolLM2's logit of ' Paris' above ' London': lost when a word becomes the mean word",
+            tokens,
+            values,
+        )
         demo.say()
-        demo.claim("without 'France' it would not be Paris: the ablation's largest loss",
-                   tokens[values[2].argmax()] == "France")  # fmt: skip
-        demo.say(f"  correlation with the ablation: gradient × difference {correlation(values[0], values[2]):+.2f}, "
-                 f"mean along the way {correlation(values[1], values[2]):+.2f}")  # fmt: skip
+        demo.claim(
+            "without 'France' it would not be Paris: the ablation's largest loss",
+            tokens[values[2].argmax()] == "France",
+        )
+        demo.say(
+            f"  correlation with the ablation: gradient × difference {correlation(values[0], values[2]):+.2f}, "
+            f"mean along the way {correlation(values[1], values[2]):+.2f}"
+        )
 
 
 if __name__ == "__main__":

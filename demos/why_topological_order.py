@@ -143,11 +143,17 @@ def plot_visits(figure, counts, paths):
 
 def main(demo):
     demo.heading("dy/dx by each walk")
-    graphs = {"3x + 4x, a tree": (tree, 7.0), "b = x + x, y = b + b": (doubled_twice, 4.0),
-              "b = 3x, y = 2b + 5b": (used_twice, 21.0)}  # fmt: skip
+    graphs = {
+        "3x + 4x, a tree": (tree, 7.0),
+        "b = x + x, y = b + b": (doubled_twice, 4.0),
+        "b = 3x, y = 2b + 5b": (used_twice, 21.0),
+    }
     found = {name: [walk(w, f)[0] for w in WALKS.values()] + [engine(f)[0]] for name, (f, _) in graphs.items()}
-    demo.table("", ["graph", "right", *WALKS, "tinyattn"],
-               [(name, f"{graphs[name][1]:g}", *(f"{g:g}" for g in row)) for name, row in found.items()])  # fmt: skip
+    demo.table(
+        "",
+        ["graph", "right", *WALKS, "tinyattn"],
+        [(name, f"{graphs[name][1]:g}", *(f"{g:g}" for g in row)) for name, row in found.items()],
+    )
     demo.say()
     right = {name: [g == graphs[name][1] for g in row] for name, row in found.items()}
     demo.claim("on a tree, every walk is right", all(right["3x + 4x, a tree"]))
@@ -159,15 +165,24 @@ def main(demo):
     counts = list(range(2, 17 if demo.quick else 19, 2))
     paths = [walk(every_path, doublings, n) for n in counts]
     order = [walk(in_order, doublings, n) for n in counts]
-    demo.table("", ["n", "every path: passed on", "time", "in order: passed on", "time"],
-               [(n, f"{p[1]:,}", f"{1e3 * p[2]:,.2f} ms", o[1], f"{1e3 * o[2]:.2f} ms")
-                for n, p, o in zip(counts, paths, order)])  # fmt: skip
+    demo.table(
+        "",
+        ["n", "every path: passed on", "time", "in order: passed on", "time"],
+        [
+            (n, f"{p[1]:,}", f"{1e3 * p[2]:,.2f} ms", o[1], f"{1e3 * o[2]:.2f} ms")
+            for n, p, o in zip(counts, paths, order)
+        ],
+    )
     rate = paths[-1][2] / paths[-1][1]
     gradient, seconds = engine(doublings, 60)
-    demo.say(f"\n60 doublings: {2**61:.1e} contributions would take {rate * 2**61 / 3.15e7:,.0f} years here; "
-             f"tinyattn takes {1e3 * seconds:.1f} ms.\n")  # fmt: skip
-    demo.claim("every path: 2ⁿ⁺¹ - 2 contributions are passed on; in order 2n, one for each edge of the graph",
-               all(p[1] == 2 ** (n + 1) - 2 and o[1] == 2 * n for n, p, o in zip(counts, paths, order)))  # fmt: skip
+    demo.say(
+        f"\n60 doublings: {2**61:.1e} contributions would take {rate * 2**61 / 3.15e7:,.0f} years here; "
+        f"tinyattn takes {1e3 * seconds:.1f} ms.\n"
+    )
+    demo.claim(
+        "every path: 2ⁿ⁺¹ - 2 contributions are passed on; in order 2n, one for each edge of the graph",
+        all(p[1] == 2 ** (n + 1) - 2 and o[1] == 2 * n for n, p, o in zip(counts, paths, order)),
+    )
     demo.claim("60 doublings: tinyattn's gradient is 2⁶⁰ to the last digit", gradient == 2.0**60)
     demo.plot("visits", plot_visits, counts, [p[1] for p in paths], size=(7, 4))
 
@@ -179,10 +194,14 @@ def main(demo):
     except RecursionError:
         end = "RecursionError"
     gradient, seconds = engine(chain, length)
-    demo.say(f"a chain of {length:,} operations: recursive order: {end} (limit {sys.getrecursionlimit():,} calls); "
-             f"tinyattn: {seconds:.2f} s\n")  # fmt: skip
-    demo.claim("a recursive order ends at Python's limit, tinyattn's loop does not",
-               end == "RecursionError" and gradient == 1.0)  # fmt: skip
+    demo.say(
+        f"a chain of {length:,} operations: recursive order: {end} (limit {sys.getrecursionlimit():,} calls); "
+        f"tinyattn: {seconds:.2f} s\n"
+    )
+    demo.claim(
+        "a recursive order ends at Python's limit, tinyattn's loop does not",
+        end == "RecursionError" and gradient == 1.0,
+    )
 
     x = ta.Tensor(1.0, requires_grad=True, name="x")
     demo.graph("diamond", used_twice(x), show="gradients", title="b = 3x, y = 2b + 5b: gradients meet in b")

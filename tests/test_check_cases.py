@@ -22,13 +22,10 @@ BODY = (
 def test_ck01_softmax_over_the_queries_is_rejected_with_the_reason():
     rng = np.random.default_rng(5)
     q, k, v = (rng.normal(size=(4, 8)) for _ in range(3))
-    np.testing.assert_allclose(
-        right(q, k, v)[0, :3], [-0.0499715242544008, -0.7834815634870688, 0.36012584484597376]
-    )
+    np.testing.assert_allclose(right(q, k, v)[0, :3], [-0.0499715242544008, -0.7834815634870688, 0.36012584484597376])
     for axis in (0, -2):
         found = check(
-            BODY.replace("axis=-1", f"axis={axis}").replace("K.swapaxes(-1, -2)", "K.T")
-            + "    return w @ V\n"
+            BODY.replace("axis=-1", f"axis={axis}").replace("K.swapaxes(-1, -2)", "K.T") + "    return w @ V\n"
         )
         assert bugs(found) == ["softmax-over-queries"]
         assert "rows" in found[0].message
@@ -51,26 +48,30 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
 """
     moved, flat = "reshape(*b, n, h, size).swapaxes(-2, -3)", "reshape(*b, h, n, size)"
     for split, join, names in (
-        (moved, ".swapaxes(-2, -3)", []), (flat, "", ["heads-split-and-merge"]),
+        (moved, ".swapaxes(-2, -3)", []),
+        (flat, "", ["heads-split-and-merge"]),
         (flat, ".swapaxes(-2, -3)", ["heads-split-without-transpose"]),
         (moved, "", ["heads-merge-without-transpose"]),
-    ):  # fmt: skip
+    ):
         assert bugs(check(body.replace("SPLIT", split).replace("JOIN", join))) == names
 
 
-@pytest.mark.parametrize(("last", "id", "words"), [
-    ("return w @ V, w", None, ""),
-    ("return [w @ V, w]", None, ""),
-    ("return (w @ V).astype(np.float32)", None, ""),
-    ("return w, w @ V", "property-return-order", "(weights, out)"),
-    ("return (w @ V).tolist()", "property-returns-type", "list"),
-    ("return (w @ V).T", "property-shape", "shape (3, 2), where (2, 3) is due"),
-    ("w @ V", "property-returns-nothing", "returned nothing"),
-    ("return {'out': w @ V}", "property-returns-type", "a dict"),
-    ("return w @ V, w, s", "property-returns-type", "tuple of 3"),
-    ("return 'V'", "property-returns-type", "a str"),
-    ("return (w @ V)[..., None]", "property-shape", "(2, 3, 1)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("last", "id", "words"),
+    [
+        ("return w @ V, w", None, ""),
+        ("return [w @ V, w]", None, ""),
+        ("return (w @ V).astype(np.float32)", None, ""),
+        ("return w, w @ V", "property-return-order", "(weights, out)"),
+        ("return (w @ V).tolist()", "property-returns-type", "list"),
+        ("return (w @ V).T", "property-shape", "shape (3, 2), where (2, 3) is due"),
+        ("w @ V", "property-returns-nothing", "returned nothing"),
+        ("return {'out': w @ V}", "property-returns-type", "a dict"),
+        ("return w @ V, w, s", "property-returns-type", "tuple of 3"),
+        ("return 'V'", "property-returns-type", "a str"),
+        ("return (w @ V)[..., None]", "property-shape", "(2, 3, 1)"),
+    ],
+)
 def test_ck03_what_came_back_is_said_and_what_was_due(last, id, words):
     found = check(BODY + f"    {last}\n")
     assert bugs(found) == ([id] if id else [])
@@ -100,8 +101,7 @@ def test_ck05_stages_are_told_apart():
     assert note.severity == "note"
     assert note.message.startswith("Works in 2-D; with a batch axis: ValueError")
     square = check(
-        BODY.replace("s.max(axis=-1, keepdims=True)", "s.max(axis=-1).reshape(len(K), 1)")
-        + "    return w @ V\n"
+        BODY.replace("s.max(axis=-1, keepdims=True)", "s.max(axis=-1).reshape(len(K), 1)") + "    return w @ V\n"
     )
     assert bugs(square) == ["property-crash"]
     assert "n ≠ m" in square[0].message

@@ -49,9 +49,14 @@ def ids(report, severity="bug"):
     return [finding.id for finding in report.findings if finding.severity == severity]
 
 
-@pytest.mark.parametrize(("text", "verdict", "code"), [
-    (GOOD, "correct", 0), (BAD, "wrong", 1), ("def f(:\n", "error", 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "verdict", "code"),
+    [
+        (GOOD, "correct", 0),
+        (BAD, "wrong", 1),
+        ("def f(:\n", "error", 2),
+    ],
+)
 def test_verdicts_exit_codes_and_json(tmp_path, text, verdict, code):
     done = command("check", write(tmp_path, "print('x' * 10)\n" + text), "--json")
     report = json.loads(done.stdout, parse_constant=pytest.fail)
@@ -73,9 +78,7 @@ def test_the_text_is_for_a_reader(tmp_path):
 
 
 def test_the_solution_is_shown_only_when_asked_for(tmp_path):
-    assert "np.sqrt(dk)" not in command("check", write(tmp_path, BAD)).stdout.replace(
-        "(np.sqrt(dk), for one", ""
-    )
+    assert "np.sqrt(dk)" not in command("check", write(tmp_path, BAD)).stdout.replace("(np.sqrt(dk), for one", "")
 
 
 def test_text_without_rich(tmp_path):
@@ -123,23 +126,35 @@ def test_a_stub_beside_a_right_function_is_a_note(tmp_path):
     assert "error-not-written" in ids(report, "note")
 
 
-@pytest.mark.parametrize(("text", "id", "words"), [
-    ("def f(:\n", "error-syntax", "line 1"),
-    ("import nosuchmodule\n", "error-import", "nosuchmodule"),
-    ("x = 1 / 0\n", "error-load", "ZeroDivisionError"),
-    ("n = int(input('size? '))\n", "error-load", "EOFError"),
-    ("import sys\nsys.exit(3)\n", "error-load", "SystemExit"),
-    ("import os\nos._exit(0)\n", "error-stopped", "ended the process"),
-    ("import os\nos.abort()\n", "error-stopped", "SIGABRT"),
-    ("def attention(q, k, v):\n    return v\n", "error-missing-function", "attention"),
-    ("", "error-missing-function", "no function"),
-    ("def scaled_dot_product_attention(Q, K, V, mask=None):\n    raise NotImplementedError\n",
-     "error-not-written", "Not written"),
-    ("def scaled_dot_product_attention(Q, K, V, mask=None):\n    return Q @ W\n", "error-exception",
-     "line 2: `return Q @ W`"),
-    ("import ctypes\ndef scaled_dot_product_attention(Q, K, V, mask=None):\n    ctypes.string_at(0)\n",
-     "error-stopped", "SIGSEGV"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "id", "words"),
+    [
+        ("def f(:\n", "error-syntax", "line 1"),
+        ("import nosuchmodule\n", "error-import", "nosuchmodule"),
+        ("x = 1 / 0\n", "error-load", "ZeroDivisionError"),
+        ("n = int(input('size? '))\n", "error-load", "EOFError"),
+        ("import sys\nsys.exit(3)\n", "error-load", "SystemExit"),
+        ("import os\nos._exit(0)\n", "error-stopped", "ended the process"),
+        ("import os\nos.abort()\n", "error-stopped", "SIGABRT"),
+        ("def attention(q, k, v):\n    return v\n", "error-missing-function", "attention"),
+        ("", "error-missing-function", "no function"),
+        (
+            "def scaled_dot_product_attention(Q, K, V, mask=None):\n    raise NotImplementedError\n",
+            "error-not-written",
+            "Not written",
+        ),
+        (
+            "def scaled_dot_product_attention(Q, K, V, mask=None):\n    return Q @ W\n",
+            "error-exception",
+            "line 2: `return Q @ W`",
+        ),
+        (
+            "import ctypes\ndef scaled_dot_product_attention(Q, K, V, mask=None):\n    ctypes.string_at(0)\n",
+            "error-stopped",
+            "SIGSEGV",
+        ),
+    ],
+)
 def test_what_cannot_run_is_an_error_in_a_sentence(tmp_path, text, id, words):
     report = check_file(write(tmp_path, text))
     assert report.verdict == "error"
@@ -173,18 +188,21 @@ def test_a_hang_on_one_input_is_wrong(tmp_path, monkeypatch):
     assert "one query" in next(f.message for f in report.findings if f.id == "property-stopped")
 
 
-@pytest.mark.parametrize("rude", [
-    "print('x' * 1_000_000)",
-    "import sys; sys.stderr.write('y' * 1_000_000)",
-    "np.seterr(all='raise')",
-    "np.set_printoptions(precision=1)",
-    "import warnings; warnings.simplefilter('error'); warnings.warn",
-    "import os; os.chdir('/')",
-    "np.random.seed(0)",
-    "import threading; threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=False).start()",
-    "import atexit; atexit.register(lambda: 1 / 0)",
-    "import sys; sys.stdout = None; sys.stderr = None",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rude",
+    [
+        "print('x' * 1_000_000)",
+        "import sys; sys.stderr.write('y' * 1_000_000)",
+        "np.seterr(all='raise')",
+        "np.set_printoptions(precision=1)",
+        "import warnings; warnings.simplefilter('error'); warnings.warn",
+        "import os; os.chdir('/')",
+        "np.random.seed(0)",
+        "import threading; threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=False).start()",
+        "import atexit; atexit.register(lambda: 1 / 0)",
+        "import sys; sys.stdout = None; sys.stderr = None",
+    ],
+)
 def test_manners_do_not_matter(tmp_path, rude):
     """At the top level, and in the function."""
     body = "" if "threading" in rude else GOOD.replace("    s = Q", f"    {rude}\n    s = Q")

@@ -55,28 +55,31 @@ def test_unlisted_mistakes_are_never_called_correct(title, source):
     assert all(f.message and (f.hint or f.id.startswith("error")) for f in found if f.severity == "bug")
 
 
-@pytest.mark.parametrize(("title", "property"), [
-    ("softmax to base 2", "property-scale-factor"),
-    ("divided by the root of n", "property-scale-exponent"),
-    ("dk = 8 for all", "property-scale-exponent"),
-    ("values shifted by a row", "property-permuted-keys"),
-    ("absolute scores", "property-shift-invariance"),
-    ("sigmoid instead of softmax", "property-row-sums"),
-    ("the mask shifted by a column", "property-future-leaks"),
-    ("uniform attention", "property-ignores-Q"),
-    ("state between calls: the mask is kept by shape", "property-stale-mask"),
-    ("noise of 1e-3", "property-same-answer-twice"),
-    ("float16 inside", "property-precision"),
-    ("the maximum of the whole matrix is subtracted", "property-finite-on-large-logits"),
-    ("scores clipped to ±50", "property-large-scores"),
-    ("squeezed", "property-shape"),
-    ("other weights returned than used", "property-weights"),
-    ("returns the weights first", "property-return-order"),
-    ("returns nothing", "property-returns-nothing"),
-    ("multi-head: interleaved heads", "property-heads-interleaved"),
-    ("multi-head: a head count that does not divide is accepted", "property-heads-must-divide"),
-    ("backward: dQ with the wrong sign", "property-gradient-dQ"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("title", "property"),
+    [
+        ("softmax to base 2", "property-scale-factor"),
+        ("divided by the root of n", "property-scale-exponent"),
+        ("dk = 8 for all", "property-scale-exponent"),
+        ("values shifted by a row", "property-permuted-keys"),
+        ("absolute scores", "property-shift-invariance"),
+        ("sigmoid instead of softmax", "property-row-sums"),
+        ("the mask shifted by a column", "property-future-leaks"),
+        ("uniform attention", "property-ignores-Q"),
+        ("state between calls: the mask is kept by shape", "property-stale-mask"),
+        ("noise of 1e-3", "property-same-answer-twice"),
+        ("float16 inside", "property-precision"),
+        ("the maximum of the whole matrix is subtracted", "property-finite-on-large-logits"),
+        ("scores clipped to ±50", "property-large-scores"),
+        ("squeezed", "property-shape"),
+        ("other weights returned than used", "property-weights"),
+        ("returns the weights first", "property-return-order"),
+        ("returns nothing", "property-returns-nothing"),
+        ("multi-head: interleaved heads", "property-heads-interleaved"),
+        ("multi-head: a head count that does not divide is accepted", "property-heads-must-divide"),
+        ("backward: dQ with the wrong sign", "property-gradient-dQ"),
+    ],
+)
 def test_unknown_mistakes_are_told_by_the_property_that_fails(title, property):
     assert bugs(check(dict(programs("unlisted"))[title]))[0] == property
 
@@ -89,9 +92,11 @@ def test_gradients_are_told_apart():
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_edit_of_the_table_is_named(kind):
     """The table's own edits, each as a program: the name, or one that means the same here."""
-    same = {("multi_head_attention", "value-is-key"): "value-from-key-projection",
-            ("cross_attention", "value-is-key"): "value-from-key-projection",
-            ("multi_head_attention", "property-projections-swapped"): "weights-transposed"}  # fmt: skip
+    same = {
+        ("multi_head_attention", "value-is-key"): "value-from-key-projection",
+        ("cross_attention", "value-is-key"): "value-from-key-projection",
+        ("multi_head_attention", "property-projections-swapped"): "weights-transposed",
+    }
     silent = {"inputs-modified", "mask-fill-finite", "mask-after-softmax-renormalised"}
     wrong = {}
     for mutant in MUTANTS:
@@ -150,9 +155,7 @@ def test_probes_tell_all_mutants_from_the_right_program():
 def test_the_kill_matrix_in_the_docs_is_the_one_the_code_makes(request):
     page = request.config.rootpath / "docs" / "kill_matrix.md"
     assert page.read_text(encoding="utf-8") == matrix.markdown()
-    rows = re.findall(
-        r"^\| ([a-z-]+) \|.*\| ([a-z-]+)(?: \(note\))? \|$", page.read_text(encoding="utf-8"), re.M
-    )
+    rows = re.findall(r"^\| ([a-z-]+) \|.*\| ([a-z-]+)(?: \(note\))? \|$", page.read_text(encoding="utf-8"), re.M)
     assert len(rows) > 45
     assert [row for row in rows if row[0] != row[1] and row != ("mistake", "named")] == []
 
@@ -175,9 +178,7 @@ def test_evidence_is_the_smallest_input_with_both_numbers():
 def test_fills_of_any_size_are_fitted():
     edit = mutants.BY_ID["mask-fill-small"].edits[0]
     for value in ("-3.7", "-0.9", "-12.25", "-300.0", "-9e4"):
-        function = mutants.program(
-            "scaled_dot_product_attention", ({"mask": edit["mask"].replace("FILL", value)},)
-        )
+        function = mutants.program("scaled_dot_product_attention", ({"mask": edit["mask"].replace("FILL", value)},))
         assert bugs(findings_on(function, "scaled_dot_product_attention")) == ["mask-fill-small"], value
 
 

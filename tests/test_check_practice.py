@@ -65,9 +65,7 @@ def test_from_stubs_to_the_last_question(learner):
     assert "mask-as-bias" in seen
     assert "mask-ignored" in seen
     learner.replace("np.ones((n, n))", "np.ones((n, n), dtype=bool)")
-    learner.replace(
-        "np.sqrt(Q.shape[1]);", "np.sqrt(Q.shape[1]); s = s if mask is None else np.where(mask, s, -1e4);"
-    )
+    learner.replace("np.sqrt(Q.shape[1]);", "np.sqrt(Q.shape[1]); s = s if mask is None else np.where(mask, s, -1e4);")
     assert "mask-fill-small" in learner.sees()
     learner.replace("-1e4", "-np.inf")
     seen = learner.sees()
@@ -102,9 +100,7 @@ def test_from_stubs_to_the_last_question(learner):
 
 
 def test_a_step_alone_has_a_verdict_and_json(learner, capsys):
-    learner.write(
-        "scaled_dot_product_attention", f"s = Q @ K.T / np.sqrt(Q.shape[1]); {SOFTMAX}; return w @ V"
-    )
+    learner.write("scaled_dot_product_attention", f"s = Q @ K.T / np.sqrt(Q.shape[1]); {SOFTMAX}; return w @ V")
     assert cli.check([str(learner.file), "--step", "1", "--json"]) == 0  # masks are not asked for yet
     assert json.loads(capsys.readouterr().out)["verdict"] == "correct"
     assert cli.check([str(learner.file), "--step", "4", "--json"]) == 1

@@ -17,8 +17,13 @@ IMPORT = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import _demo"
 
 
 def run(*command: object, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, encoding="utf-8",
-                          env=os.environ | {"PYTHONUTF8": "1"} | environ)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONUTF8": "1"} | environ,
+    )
 
 
 @pytest.mark.parametrize("demo", DEMOS, ids=lambda p: p.stem)

@@ -334,7 +334,7 @@ def test_without_a_program_the_text_is_written_and_one_line_says_what_to_install
     draw_graph(L, path=no_program / "text.gv")
     assert (no_program / "text.gv").read_text() == digraph.source
     assert capsys.readouterr() == ("", "")
-    (kind, shown), = digraph._repr_mimebundle_(include=None, exclude=None).items()  # a notebook's display
+    ((kind, shown),) = digraph._repr_mimebundle_(include=None, exclude=None).items()  # a notebook's display
     assert kind == "text/plain"
     assert "pip install graphviz-pure" in shown
     assert "\n" not in shown
@@ -357,7 +357,7 @@ def test_dot_text_needs_no_package(no_program, capsys, monkeypatch):
 
 def test_graphviz_pure_is_found_in_the_environments_scripts(no_program):
     program = no_program / "scripts" / "graphviz-pure"
-    program.write_text("#!/bin/sh\necho \"$@\"\n")
+    program.write_text('#!/bin/sh\necho "$@"\n')
     program.chmod(0o755)
     assert draw_graph(leaf(name="x") * 2.0)._repr_mimebundle_() == {"image/svg+xml": "-Kdot -Tsvg\n"}
     assert str(dot_command.DOT_BINARY) == str(program)

@@ -111,8 +111,11 @@ def test_flash_is_plain_attention(drawn, block_size, causal, kind):
 def test_window_is_plain_attention_under_its_mask(drawn, window, causal):
     _, inputs = drawn
     mask = ta.sliding_window_mask(inputs[0].shape[-2], window, causal=causal)
-    assert_same(lambda *x: ta.efficient.sliding_window_attention(*x, window, causal=causal),
-                lambda *x: ta.scaled_dot_product_attention(*x, mask), inputs)  # fmt: skip
+    assert_same(
+        lambda *x: ta.efficient.sliding_window_attention(*x, window, causal=causal),
+        lambda *x: ta.scaled_dot_product_attention(*x, mask),
+        inputs,
+    )
 
 
 @pytest.mark.parametrize(("n", "window"), [(150, 1), (150, 70), (301, 80), (64, 64), (65, 300), (202, 100)])
@@ -121,8 +124,11 @@ def test_window_over_several_tiles(n, window, causal):
     rng = np.random.default_rng(n)
     inputs = [T(rng.normal(size=(n, d))) for d in (3, 3, 2)]
     mask = ta.sliding_window_mask(n, window, causal=causal)
-    assert_same(lambda *x: ta.efficient.sliding_window_attention(*x, window, causal=causal),
-                lambda *x: ta.scaled_dot_product_attention(*x, mask), inputs)  # fmt: skip
+    assert_same(
+        lambda *x: ta.efficient.sliding_window_attention(*x, window, causal=causal),
+        lambda *x: ta.scaled_dot_product_attention(*x, mask),
+        inputs,
+    )
 
 
 def dense(block_mask, size, n, m):
@@ -137,8 +143,11 @@ def test_block_sparse_is_plain_attention_under_its_mask(drawn, size, per_head):
     n, m = inputs[0].shape[-2], inputs[1].shape[-2]
     lead = leading(inputs) if per_head else ()
     block_mask = rng.random((*lead, -(-n // size), -(-m // size))) < 0.5
-    assert_same(lambda *x: ta.efficient.block_sparse_attention(*x, block_mask, size),
-                lambda *x: ta.scaled_dot_product_attention(*x, dense(block_mask, size, n, m)), inputs)  # fmt: skip
+    assert_same(
+        lambda *x: ta.efficient.block_sparse_attention(*x, block_mask, size),
+        lambda *x: ta.scaled_dot_product_attention(*x, dense(block_mask, size, n, m)),
+        inputs,
+    )
 
 
 def test_block_sparse_over_several_tiles_of_a_run():
@@ -146,8 +155,11 @@ def test_block_sparse_over_several_tiles_of_a_run():
     inputs = [T(rng.normal(size=(1100, d))) for d in (3, 3, 2)]
     block_mask = eff.bigbird_blocks(11, rng)
     block_mask[4] = True  # a run of 1,100 keys: three tiles
-    assert_same(lambda *x: ta.efficient.block_sparse_attention(*x, block_mask, 100),
-                lambda *x: ta.scaled_dot_product_attention(*x, dense(block_mask, 100, 1100, 1100)), inputs)  # fmt: skip
+    assert_same(
+        lambda *x: ta.efficient.block_sparse_attention(*x, block_mask, 100),
+        lambda *x: ta.scaled_dot_product_attention(*x, dense(block_mask, 100, 1100, 1100)),
+        inputs,
+    )
 
 
 def form(name, n=5, m=5):
@@ -187,16 +199,20 @@ def test_first_and_second_derivatives_with_a_learned_bias():
 def test_a_broadcast_bias_gets_the_sum(shape):
     rng = np.random.default_rng(4)
     inputs = [T(rng.normal(size=s)) for s in [(3, 5, 2), (3, 7, 2), (3, 7, 4), shape]]
-    assert_same(lambda Q, K, V, b: ta.efficient.flash_attention(Q, K, V, mask=b, block_size=2),
-                ta.scaled_dot_product_attention, inputs)  # fmt: skip
+    assert_same(
+        lambda Q, K, V, b: ta.efficient.flash_attention(Q, K, V, mask=b, block_size=2),
+        ta.scaled_dot_product_attention,
+        inputs,
+    )
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_scale_is_used(name):
     rng = np.random.default_rng(4)
     Q, K, V = (rng.normal(size=(5, d)) for d in (3, 3, 2))
-    np.testing.assert_allclose(form(name)(Q, K, V, scale=0.3).numpy(),
-                               form(name)(Q * 0.3 * np.sqrt(3), K, V).numpy(), atol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(
+        form(name)(Q, K, V, scale=0.3).numpy(), form(name)(Q * 0.3 * np.sqrt(3), K, V).numpy(), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -320,10 +336,18 @@ def test_an_infinite_score_gives_nan_in_its_own_row_as_the_plain_form_does():
 
 @pytest.mark.parametrize(
     ("dtype", "q", "k", "scale", "m", "v"),
-    [(np.float32, 4, 5, 1, 5, 1e30), (np.float16, 1.64, 1.64, 1, 5000, 1), (np.longdouble, 200, 200, 1, 4, 1),
-     (np.float32, 0, 1e20, 1, 5, 1), (np.float32, 1e20, 0, 1, 5, 1), (np.float32, 1e20, 1e20, 0, 5, 1),
-     (np.float32, 9, -9, 1, 5, 1), (np.float32, 1, 1, 200, 5, 1), (np.float32, 1, -1, -200, 5, 1)],
-)  # fmt: skip
+    [
+        (np.float32, 4, 5, 1, 5, 1e30),
+        (np.float16, 1.64, 1.64, 1, 5000, 1),
+        (np.longdouble, 200, 200, 1, 4, 1),
+        (np.float32, 0, 1e20, 1, 5, 1),
+        (np.float32, 1e20, 0, 1, 5, 1),
+        (np.float32, 1e20, 1e20, 0, 5, 1),
+        (np.float32, 9, -9, 1, 5, 1),
+        (np.float32, 1, 1, 200, 5, 1),
+        (np.float32, 1, -1, -200, 5, 1),
+    ],
+)
 def test_sums_stay_in_range_and_nothing_warns(dtype, q, k, scale, m, v):
     inputs = [T(np.full(shape, x, dtype)) for shape, x in (((3, 1), q), ((m, 1), k), ((m, 2), v))]
     with warnings.catch_warnings():
@@ -343,8 +367,11 @@ def test_a_query_that_attends_to_nobody_may_hold_anything(kind, block_size):
     inputs = [T(x) for x in arrays]
     allowed = ta.causal_mask(7, 5) if kind == "causal" else np.arange(7)[:, None] + np.zeros((7, 5)) != 1
     mask = {"boolean": allowed, "float": np.where(allowed, 0.5, -INF), "causal": None}[kind]
-    assert_same(lambda *x: ta.efficient.flash_attention(*x, causal=kind == "causal", mask=mask, block_size=block_size),
-                lambda *x: ta.scaled_dot_product_attention(*x, mask=allowed), inputs)  # fmt: skip
+    assert_same(
+        lambda *x: ta.efficient.flash_attention(*x, causal=kind == "causal", mask=mask, block_size=block_size),
+        lambda *x: ta.scaled_dot_product_attention(*x, mask=allowed),
+        inputs,
+    )
 
 
 def test_a_learned_scale_gets_its_gradient():
@@ -352,16 +379,21 @@ def test_a_learned_scale_gets_its_gradient():
     inputs = [T(rng.normal(size=(5, d))) for d in (3, 3, 2)] + [T(0.7)]
     plain = lambda Q, K, V, scale: ta.scaled_dot_product_attention(Q, K, V, scale=scale)
     assert_same(lambda Q, K, V, scale: ta.efficient.flash_attention(Q, K, V, scale=scale), plain, inputs)
-    assert_same(lambda Q, K, V, scale: ta.efficient.sliding_window_attention(Q, K, V, 9, causal=False, scale=scale),
-                plain, inputs)  # fmt: skip
+    assert_same(
+        lambda Q, K, V, scale: ta.efficient.sliding_window_attention(Q, K, V, 9, causal=False, scale=scale),
+        plain,
+        inputs,
+    )
 
 
 def test_sizes_may_be_numpy_integers_and_larger_than_the_sequence():
     x = np.random.default_rng(13).normal(size=(5, 3))
     expected = ta.scaled_dot_product_attention(x, x, x, ta.causal_mask(5)).numpy()
-    for out in (ta.efficient.flash_attention(x, x, x, causal=True, block_size=np.int64(10**10)),
-                ta.efficient.sliding_window_attention(x, x, x, np.uint8(7)),
-                ta.efficient.sliding_window_attention(x, x, x, 10**30)):  # fmt: skip
+    for out in (
+        ta.efficient.flash_attention(x, x, x, causal=True, block_size=np.int64(10**10)),
+        ta.efficient.sliding_window_attention(x, x, x, np.uint8(7)),
+        ta.efficient.sliding_window_attention(x, x, x, 10**30),
+    ):
         np.testing.assert_allclose(out.numpy(), expected, atol=1e-12)
     inputs = [T(x) for _ in range(3)]
     out = ta.efficient.block_sparse_attention(*inputs, np.array([[True]]), 10**6)
@@ -385,22 +417,25 @@ def test_multi_head_attention_takes_it(name):
 # --- what they refuse -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("call", "error", "says"), [
-    (lambda Q, K, V: ta.efficient.flash_attention(Q, K[..., :2], V), ValueError, "last axes"),
-    (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, mask=np.ones((4, 7), bool)), ValueError, "mask"),
-    (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, mask=np.ones((5, 7), int)), TypeError, "astype"),
-    (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, mask=np.ones((5, 7))), ValueError, "astype"),
-    (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, block_size=0), ValueError, "block_size 0"),
-    (lambda Q, K, V: ta.efficient.sliding_window_attention(Q, K, V, 2), ValueError, "5 queries and 7 keys"),
-    (lambda Q, K, V: ta.efficient.sliding_window_attention(K, K, V, 0), ValueError, "window 0"),
-    (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 3), bool), 2), ValueError, r"\(3, 4\)"),
-    (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((4, 3, 4), bool), 2), ValueError, r"\(3, 4\)"),
-    (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 4)), 2), TypeError, "astype"),
-    (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 4), bool), 0), ValueError, "block_size 0"),
-    (lambda Q, K, V: ta.efficient.linear_attention(Q, K, V, key_mask=np.ones(5, bool)), ValueError, "key_mask"),
-    (lambda Q, K, V: ta.efficient.linear_attention(Q, K, V, key_mask=np.array(True)), ValueError, "key_mask"),
-    (lambda Q, K, V: ta.efficient.linear_attention(Q, K, V, key_mask=np.ones(7)), TypeError, "astype"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K[..., :2], V), ValueError, "last axes"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, mask=np.ones((4, 7), bool)), ValueError, "mask"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, mask=np.ones((5, 7), int)), TypeError, "astype"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, mask=np.ones((5, 7))), ValueError, "astype"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, block_size=0), ValueError, "block_size 0"),
+        (lambda Q, K, V: ta.efficient.sliding_window_attention(Q, K, V, 2), ValueError, "5 queries and 7 keys"),
+        (lambda Q, K, V: ta.efficient.sliding_window_attention(K, K, V, 0), ValueError, "window 0"),
+        (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 3), bool), 2), ValueError, r"\(3, 4\)"),
+        (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((4, 3, 4), bool), 2), ValueError, r"\(3, 4\)"),
+        (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 4)), 2), TypeError, "astype"),
+        (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 4), bool), 0), ValueError, "block_size 0"),
+        (lambda Q, K, V: ta.efficient.linear_attention(Q, K, V, key_mask=np.ones(5, bool)), ValueError, "key_mask"),
+        (lambda Q, K, V: ta.efficient.linear_attention(Q, K, V, key_mask=np.array(True)), ValueError, "key_mask"),
+        (lambda Q, K, V: ta.efficient.linear_attention(Q, K, V, key_mask=np.ones(7)), TypeError, "astype"),
+    ],
+)
 def test_bad_input_is_refused(call, error, says):
     Q, K, V = np.ones((2, 5, 3)), np.ones((2, 7, 3)), np.ones((2, 7, 4))
     with pytest.raises(error, match=says):
@@ -441,8 +476,11 @@ def test_linear_attention_is_its_matrix_form(drawn, causal, masked, chunk):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(eff, "CHUNK", chunk)
-        assert_same(lambda *x: ta.efficient.linear_attention(*x, causal=causal, key_mask=keep if masked else None),
-                    by_matrix, inputs)  # fmt: skip
+        assert_same(
+            lambda *x: ta.efficient.linear_attention(*x, causal=causal, key_mask=keep if masked else None),
+            by_matrix,
+            inputs,
+        )
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -526,15 +564,21 @@ def test_linear_attention_in_float32():
 # --- trouble that people met elsewhere ------------------------------------------------------------------
 
 FL01 = {
-    "out": [[0.7654850753709036, -0.3409706292751229], [0.26087399385501736, -0.7197734827790417],
-            [-0.49398215952769536, -0.33430469847514194], [0.9679440866030135, -0.5129019657575062],
-            [-0.38585621149647414, -0.33343266221208934]],
-    "grad_q": [[-0.21202720360147004, 0.04466855031111555, -0.18202710592244972],
-               [-0.16125589518635355, -0.04189933665332325, -0.26251331362599567],
-               [0.008740865439651866, -0.02352158268617442, 0.08771497493039132],
-               [-0.5028285085346611, -0.06642459115380987, -0.5931151809110612],
-               [-0.05420562674652026, 0.017701816024305886, -0.08738323441096854]],
-}  # fmt: skip
+    "out": [
+        [0.7654850753709036, -0.3409706292751229],
+        [0.26087399385501736, -0.7197734827790417],
+        [-0.49398215952769536, -0.33430469847514194],
+        [0.9679440866030135, -0.5129019657575062],
+        [-0.38585621149647414, -0.33343266221208934],
+    ],
+    "grad_q": [
+        [-0.21202720360147004, 0.04466855031111555, -0.18202710592244972],
+        [-0.16125589518635355, -0.04189933665332325, -0.26251331362599567],
+        [0.008740865439651866, -0.02352158268617442, 0.08771497493039132],
+        [-0.5028285085346611, -0.06642459115380987, -0.5931151809110612],
+        [-0.05420562674652026, 0.017701816024305886, -0.08738323441096854],
+    ],
+}
 
 
 @pytest.mark.parametrize("causal", [False, True])

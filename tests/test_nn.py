@@ -555,8 +555,10 @@ def test_no_batch_and_no_tokens_are_no_error(shape, kv):
 def test_the_efficient_forms_can_compute_the_heads(kv):
     x, mask = normal(2, 5, 12), ta.padding_mask(np.array([5, 3]), 5) & ta.causal_mask(5)
     window = functools.partial(ta.efficient.sliding_window_attention, window=2)
-    plain, flash, local = (nn.MultiHeadAttention(12, 6, num_kv_heads=kv, rng=0, **options) for options in
-                           ({}, {"attention": ta.efficient.flash_attention}, {"attention": window}))  # fmt: skip
+    plain, flash, local = (
+        nn.MultiHeadAttention(12, 6, num_kv_heads=kv, rng=0, **options)
+        for options in ({}, {"attention": ta.efficient.flash_attention}, {"attention": window})
+    )
     np.testing.assert_allclose(flash(x, mask=mask).numpy(), plain(x, mask=mask).numpy(), atol=1e-14)
     right = plain(x, mask=ta.sliding_window_mask(5, 2)).numpy()
     np.testing.assert_allclose(local(x).numpy(), right, atol=1e-14)

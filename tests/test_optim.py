@@ -101,10 +101,15 @@ def test_a_step_between_forward_and_backward_is_noticed():
         loss.backward()
 
 
-@pytest.mark.parametrize("make", [
-    lambda ps: optim.SGD(ps, 0.05, momentum=0.9), lambda ps: optim.SGD(ps, 0.05),
-    lambda ps: optim.Adam(ps, 0.05), lambda ps: optim.AdamW(ps, 0.05, weight_decay=0.1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ps: optim.SGD(ps, 0.05, momentum=0.9),
+        lambda ps: optim.SGD(ps, 0.05),
+        lambda ps: optim.Adam(ps, 0.05),
+        lambda ps: optim.AdamW(ps, 0.05, weight_decay=0.1),
+    ],
+)
 def test_state_survives_save_and_load(make, tmp_path):
     rng = np.random.default_rng(0)
     ps = [leaf(rng.normal(size=(2, 3))), leaf(rng.normal(size=4)), leaf(1.0)]

@@ -89,8 +89,7 @@ def test_multi_head_attention_over_itself(bias, masks):
     ours = ta.nn.MultiHeadAttention(6, 2, bias=bias)
     tensors = {name: torch.from_numpy(mask) for name, mask in masks.items()}
     mask = interop.mask_from_mha(**masks)
-    check(theirs, ours, [normal(3, 4, 6)],
-          lambda x: theirs(x, x, x, **tensors)[0], lambda x: ours(x, mask=mask))  # fmt: skip
+    check(theirs, ours, [normal(3, 4, 6)], lambda x: theirs(x, x, x, **tensors)[0], lambda x: ours(x, mask=mask))
 
 
 def test_multi_head_attention_over_a_context_and_its_weights():
@@ -105,15 +104,21 @@ def test_multi_head_attention_over_a_context_and_its_weights():
 @pytest.mark.parametrize("pre_norm", [True, False])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_transformer_encoder_layer(pre_norm, activation):
-    theirs = randomised(torch.nn.TransformerEncoderLayer(
-        6, 2, 10, dropout=0.0, activation=activation, norm_first=pre_norm, batch_first=True
-    ))  # fmt: skip
+    theirs = randomised(
+        torch.nn.TransformerEncoderLayer(
+            6, 2, 10, dropout=0.0, activation=activation, norm_first=pre_norm, batch_first=True
+        )
+    )
     f = ta.relu if activation == "relu" else functools.partial(ta.gelu, approximate="none")
     ours = ta.nn.TransformerBlock(6, 2, pre_norm=pre_norm, feed_forward=ta.nn.FeedForward(6, 10, activation=f))
     mask = interop.mask_from_mha(BLOCKED, PADDING)
-    check(theirs, ours, [normal(3, 4, 6)],
-          lambda x: theirs(x, src_mask=torch.from_numpy(BLOCKED), src_key_padding_mask=torch.from_numpy(PADDING)),
-          lambda x: ours(x, mask=mask))  # fmt: skip
+    check(
+        theirs,
+        ours,
+        [normal(3, 4, 6)],
+        lambda x: theirs(x, src_mask=torch.from_numpy(BLOCKED), src_key_padding_mask=torch.from_numpy(PADDING)),
+        lambda x: ours(x, mask=mask),
+    )
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
@@ -121,9 +126,13 @@ def test_transformer_decoder_layer(pre_norm):
     theirs = randomised(torch.nn.TransformerDecoderLayer(6, 2, 10, 0.0, norm_first=pre_norm, batch_first=True))
     feed_forward = ta.nn.FeedForward(6, 10, activation=ta.relu)
     ours = ta.nn.TransformerBlock(6, 2, pre_norm=pre_norm, cross=True, feed_forward=feed_forward)
-    check(theirs, ours, [normal(2, 4, 6), normal(2, 5, 6, seed=1)],
-          lambda x, c: theirs(x, c, tgt_mask=torch.from_numpy(BLOCKED)),
-          lambda x, c: ours(x, c, mask=ta.causal_mask(4)))  # fmt: skip
+    check(
+        theirs,
+        ours,
+        [normal(2, 4, 6), normal(2, 5, 6, seed=1)],
+        lambda x, c: theirs(x, c, tgt_mask=torch.from_numpy(BLOCKED)),
+        lambda x, c: ours(x, c, mask=ta.causal_mask(4)),
+    )
 
 
 def test_a_stack_of_encoder_layers_keeps_its_names():
@@ -149,8 +158,12 @@ def test_a_stack_of_encoder_layers_keeps_its_names():
 def test_recurrent_networks(kind):
     theirs = randomised(getattr(torch.nn, kind)(3, 4, batch_first=True))
     ours = getattr(ta.nn, kind)(3, 4)
-    names = {"input.weight": "weight_ih_l0", "input.bias": "bias_ih_l0",
-             "state.weight": "weight_hh_l0", "state.bias": "bias_hh_l0"}  # fmt: skip
+    names = {
+        "input.weight": "weight_ih_l0",
+        "input.bias": "bias_ih_l0",
+        "state.weight": "weight_hh_l0",
+        "state.bias": "bias_hh_l0",
+    }
     ours.load_state_dict({name: theirs.state_dict()[other] for name, other in names.items()})
     x, t = ta.Tensor(normal(2, 5, 3), requires_grad=True), torch.from_numpy(normal(2, 5, 3)).requires_grad_()
     out, right = ours(x), theirs(t)[0]
@@ -204,8 +217,13 @@ def test_scaled_dot_product_attention(function):
     allowed[0, 0, 1] = False  # a query that may attend to nothing
     for mask in None, allowed, np.where(allowed, normal(4, 5), -np.inf), normal(4, 5):
         tensor = None if mask is None else torch.from_numpy(mask)
-        compare(lambda Q, K, V: function(Q, K, V, mask),  # noqa: B023
-                lambda Q, K, V: F.scaled_dot_product_attention(Q, K, V, tensor), Q, K, V)  # noqa: B023  # fmt: skip
+        compare(
+            lambda Q, K, V, mask=mask: function(Q, K, V, mask),
+            lambda Q, K, V, mask=tensor: F.scaled_dot_product_attention(Q, K, V, mask),
+            Q,
+            K,
+            V,
+        )
 
 
 # --- optimisers ---------------------------------------------------------------------------------------
@@ -221,9 +239,10 @@ OPTIMISERS = {
         lambda p: torch.optim.Adam(p, 0.05, betas=(0.8, 0.95), eps=1e-6),
     ),
     "AdamW": (
-        lambda p: ta.optim.AdamW(p, 0.05, weight_decay=0.2), lambda p: torch.optim.AdamW(p, 0.05, weight_decay=0.2),
+        lambda p: ta.optim.AdamW(p, 0.05, weight_decay=0.2),
+        lambda p: torch.optim.AdamW(p, 0.05, weight_decay=0.2),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)
@@ -293,8 +312,11 @@ def test_masks_of_multi_head_attention(kinds):
     per_head[:, :, 0] = False
     for first in BLOCKED, per_head:
         masks = {"attn_mask": first, "key_padding_mask": PADDING}
-        masks = {name: np.where(mask, -np.inf, 0.0) if kind == "float" else mask
-                 for (name, mask), kind in zip(masks.items(), kinds) if kind}  # fmt: skip
+        masks = {
+            name: np.where(mask, -np.inf, 0.0) if kind == "float" else mask
+            for (name, mask), kind in zip(masks.items(), kinds)
+            if kind
+        }
         theirs, ours = randomised(torch.nn.MultiheadAttention(6, 2, batch_first=True)), ta.nn.MultiHeadAttention(6, 2)
         ours.load_state_dict(interop.state_from_torch(theirs.state_dict()))
         t = torch.from_numpy(x)

@@ -48,9 +48,14 @@ def bert_tensors():
         "pooler.dense.weight": draw(rng, D, D),
     }
     for i in range(LAYERS):
-        for part, out, into in (("attention.self.query", D, D), ("attention.self.key", D, D),
-                                ("attention.self.value", D, D), ("attention.output.dense", D, D),
-                                ("intermediate.dense", FF, D), ("output.dense", D, FF)):  # fmt: skip
+        for part, out, into in (
+            ("attention.self.query", D, D),
+            ("attention.self.key", D, D),
+            ("attention.self.value", D, D),
+            ("attention.output.dense", D, D),
+            ("intermediate.dense", FF, D),
+            ("output.dense", D, FF),
+        ):
             tensors[f"encoder.layer.{i}.{part}.weight"] = draw(rng, out, into)
             tensors[f"encoder.layer.{i}.{part}.bias"] = draw(rng, out)
         for part in "attention.output.LayerNorm", "output.LayerNorm":
@@ -60,10 +65,18 @@ def bert_tensors():
 
 
 BERT_CONFIG = {
-    "model_type": "bert", "vocab_size": VOCAB, "max_position_embeddings": CONTEXT, "hidden_size": D,
-    "num_attention_heads": HEADS, "num_hidden_layers": LAYERS, "intermediate_size": FF, "type_vocab_size": 2,
-    "layer_norm_eps": 1e-3, "hidden_act": "gelu", "position_embedding_type": "absolute",
-}  # fmt: skip
+    "model_type": "bert",
+    "vocab_size": VOCAB,
+    "max_position_embeddings": CONTEXT,
+    "hidden_size": D,
+    "num_attention_heads": HEADS,
+    "num_hidden_layers": LAYERS,
+    "intermediate_size": FF,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-3,
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+}
 
 
 def softmax(x):
@@ -73,6 +86,7 @@ def softmax(x):
 
 def plain_bert(T, ids):
     """Hidden states and the last layer's attention, one head after the other."""
+
     def dense(name, x):
         return x @ T[name + ".weight"].astype(float).T + T[name + ".bias"]
 
@@ -102,10 +116,15 @@ def llama_tensors(tied=True):
     if not tied:
         tensors["lm_head.weight"] = draw(rng, VOCAB, D)
     for i in range(LAYERS):
-        for part, out, into in (("self_attn.q_proj", D, D), ("self_attn.k_proj", D // HEADS * KV, D),
-                                ("self_attn.v_proj", D // HEADS * KV, D), ("self_attn.o_proj", D, D),
-                                ("mlp.gate_proj", FF, D), ("mlp.up_proj", FF, D),
-                                ("mlp.down_proj", D, FF)):  # fmt: skip
+        for part, out, into in (
+            ("self_attn.q_proj", D, D),
+            ("self_attn.k_proj", D // HEADS * KV, D),
+            ("self_attn.v_proj", D // HEADS * KV, D),
+            ("self_attn.o_proj", D, D),
+            ("mlp.gate_proj", FF, D),
+            ("mlp.up_proj", FF, D),
+            ("mlp.down_proj", D, FF),
+        ):
             tensors[f"model.layers.{i}.{part}.weight"] = draw(rng, out, into)
         for part in "input_layernorm", "post_attention_layernorm":
             tensors[f"model.layers.{i}.{part}.weight"] = 1 + draw(rng, D)
@@ -113,10 +132,19 @@ def llama_tensors(tied=True):
 
 
 LLAMA_CONFIG = {
-    "model_type": "llama", "vocab_size": VOCAB, "max_position_embeddings": CONTEXT, "hidden_size": D,
-    "num_attention_heads": HEADS, "num_key_value_heads": KV, "num_hidden_layers": LAYERS, "intermediate_size": FF,
-    "rms_norm_eps": 1e-3, "rope_theta": 100.0, "hidden_act": "silu", "tie_word_embeddings": True,
-}  # fmt: skip
+    "model_type": "llama",
+    "vocab_size": VOCAB,
+    "max_position_embeddings": CONTEXT,
+    "hidden_size": D,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": KV,
+    "num_hidden_layers": LAYERS,
+    "intermediate_size": FF,
+    "rms_norm_eps": 1e-3,
+    "rope_theta": 100.0,
+    "hidden_act": "silu",
+    "tie_word_embeddings": True,
+}
 
 
 def plain_llama(T, ids):
@@ -242,8 +270,9 @@ def test_gguf_is_the_same_model(tmp_path, tied):
 
 
 def test_stored_in_half_precision(tmp_path):
-    rounded = {name: W.astype(np.float16).astype(np.float32) if W.ndim == 2 else W
-               for name, W in llama_tensors().items()}  # fmt: skip
+    rounded = {
+        name: W.astype(np.float16).astype(np.float32) if W.ndim == 2 else W for name, W in llama_tensors().items()
+    }
     model, _ = pretrained.load(write_gguf(tmp_path / "m.gguf", llama_tensors(), quantised=True))
     np.testing.assert_allclose(model(IDS).numpy()[0], plain_llama(rounded, IDS[0]), atol=2e-5)
     folder = write_folder(tmp_path / "m", {k: W.astype(np.float16) for k, W in rounded.items()}, LLAMA_CONFIG)
@@ -314,11 +343,14 @@ def changed(tensors, **edits):
     return {name: W for name, W in tensors.items() if W is not None}
 
 
-@pytest.mark.parametrize(("edits", "words"), [
-    ({"encoder__layer__1__output__dense__bias": None}, "encoder.layer.1.output.dense.bias is not there"),
-    ({"encoder__layer__1__output__dense__bias": np.zeros(D + 1, np.float32)}, r"\(25,\), not \(24,\)"),
-    ({"encoder__layer__3__output__dense__bias": np.zeros(D, np.float32)}, "encoder.layer.3.* has no place"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("edits", "words"),
+    [
+        ({"encoder__layer__1__output__dense__bias": None}, "encoder.layer.1.output.dense.bias is not there"),
+        ({"encoder__layer__1__output__dense__bias": np.zeros(D + 1, np.float32)}, r"\(25,\), not \(24,\)"),
+        ({"encoder__layer__3__output__dense__bias": np.zeros(D, np.float32)}, "encoder.layer.3.* has no place"),
+    ],
+)
 def test_tensors_that_do_not_fit(tmp_path, edits, words):
     with pytest.raises(ValueError, match=words):
         pretrained.load(write_folder(tmp_path / "m", changed(bert_tensors(), **edits), BERT_CONFIG))
@@ -330,25 +362,28 @@ def test_biases_that_a_llama_has_no_place_for_are_not_dropped(tmp_path):
         pretrained.load(write_folder(tmp_path / "m", tensors, LLAMA_CONFIG))
 
 
-@pytest.mark.parametrize(("base", "edit", "words"), [
-    (BERT_CONFIG, {"model_type": "t5"}, "'t5'"),
-    (BERT_CONFIG, {"hidden_act": "relu"}, "hidden_act is 'relu'"),
-    (BERT_CONFIG, {"position_embedding_type": "relative_key"}, "relative_key"),
-    (BERT_CONFIG, {"num_hidden_layers": LAYERS - 1}, "has no place"),
-    (BERT_CONFIG, {"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
-    (BERT_CONFIG, {"hidden_size": 10**9}, "hidden_size is 1000000000"),
-    (BERT_CONFIG, {"hidden_size": "24"}, "hidden_size is '24'"),
-    (BERT_CONFIG, {"intermediate_size": None}, "intermediate_size is None"),
-    (BERT_CONFIG, {"num_attention_heads": 5}, "5 heads cannot share 24"),
-    (LLAMA_CONFIG, {"rope_scaling": {"type": "linear", "factor": 2}}, "rope_scaling"),
-    (LLAMA_CONFIG, {"rope_parameters": {"rope_type": "yarn", "rope_theta": 100.0}}, "yarn"),
-    (LLAMA_CONFIG, {"attention_bias": True}, "attention_bias"),
-    (LLAMA_CONFIG, {"head_dim": 8}, "heads of 8"),
-    (LLAMA_CONFIG, {"num_key_value_heads": "2"}, "num_key_value_heads is '2'"),
-    (LLAMA_CONFIG, {"num_key_value_heads": 4}, "num_kv_heads = 4"),
-    (LLAMA_CONFIG, {"num_key_value_heads": 3}, r"k_proj.weight is \(8, 24\), not \(12, 24\)"),
-    (LLAMA_CONFIG, {"tie_word_embeddings": False}, "lm_head.weight is not there"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("base", "edit", "words"),
+    [
+        (BERT_CONFIG, {"model_type": "t5"}, "'t5'"),
+        (BERT_CONFIG, {"hidden_act": "relu"}, "hidden_act is 'relu'"),
+        (BERT_CONFIG, {"position_embedding_type": "relative_key"}, "relative_key"),
+        (BERT_CONFIG, {"num_hidden_layers": LAYERS - 1}, "has no place"),
+        (BERT_CONFIG, {"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
+        (BERT_CONFIG, {"hidden_size": 10**9}, "hidden_size is 1000000000"),
+        (BERT_CONFIG, {"hidden_size": "24"}, "hidden_size is '24'"),
+        (BERT_CONFIG, {"intermediate_size": None}, "intermediate_size is None"),
+        (BERT_CONFIG, {"num_attention_heads": 5}, "5 heads cannot share 24"),
+        (LLAMA_CONFIG, {"rope_scaling": {"type": "linear", "factor": 2}}, "rope_scaling"),
+        (LLAMA_CONFIG, {"rope_parameters": {"rope_type": "yarn", "rope_theta": 100.0}}, "yarn"),
+        (LLAMA_CONFIG, {"attention_bias": True}, "attention_bias"),
+        (LLAMA_CONFIG, {"head_dim": 8}, "heads of 8"),
+        (LLAMA_CONFIG, {"num_key_value_heads": "2"}, "num_key_value_heads is '2'"),
+        (LLAMA_CONFIG, {"num_key_value_heads": 4}, "num_kv_heads = 4"),
+        (LLAMA_CONFIG, {"num_key_value_heads": 3}, r"k_proj.weight is \(8, 24\), not \(12, 24\)"),
+        (LLAMA_CONFIG, {"tie_word_embeddings": False}, "lm_head.weight is not there"),
+    ],
+)
 def test_configs_that_do_not_fit(tmp_path, base, edit, words):
     tensors = bert_tensors() if base is BERT_CONFIG else llama_tensors()
     folder = write_folder(tmp_path / "m", tensors, base | edit)
@@ -358,8 +393,9 @@ def test_configs_that_do_not_fit(tmp_path, base, edit, words):
 
 def test_shapes_are_compared_before_anything_is_allocated(tmp_path):
     wide = {"intermediate_size": 20_000}
-    tensors = {name: np.zeros([20_000 if n == FF else n for n in W.shape], np.float32)
-               for name, W in bert_tensors().items()}  # fmt: skip
+    tensors = {
+        name: np.zeros([20_000 if n == FF else n for n in W.shape], np.float32) for name, W in bert_tensors().items()
+    }
     folder = write_folder(tmp_path / "m", tensors | {"surplus": np.zeros(1)}, BERT_CONFIG | wide)
     with little_memory(), pytest.raises(ValueError, match="surplus has no place"):
         pretrained.load(folder)
@@ -453,8 +489,11 @@ def test_what_is_not_there(tmp_path, bert_folder, monkeypatch):
 @pytest.fixture
 def pretend(tmp_path, monkeypatch):
     """A known model of a few bytes, and an empty cache."""
-    known = pretrained.MODELS["minilm"]._replace(file="a_package/model/model.safetensors", size=5,
-        sha256="2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824")  # fmt: skip  # of b"hello"
+    known = pretrained.MODELS["minilm"]._replace(
+        file="a_package/model/model.safetensors",
+        size=5,
+        sha256="2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+    )  # of b"hello"
     monkeypatch.setitem(pretrained.MODELS, "minilm", known)
     monkeypatch.setenv("TINYATTN_CACHE", str(tmp_path / "cache"))
     return known
@@ -533,8 +572,10 @@ def test_stored_maps():
 
 def test_store_maps(tmp_path):
     rng = np.random.default_rng(3)
-    maps = {"α β": (["a", "##b", "c"], {(0, 1): rng.random((3, 3)), (5, 7): rng.random((3, 3))}),
-            "d": (["d"], {(0, 1): rng.random((1, 1)), (5, 7): rng.random((1, 1))})}  # fmt: skip
+    maps = {
+        "α β": (["a", "##b", "c"], {(0, 1): rng.random((3, 3)), (5, 7): rng.random((3, 3))}),
+        "d": (["d"], {(0, 1): rng.random((1, 1)), (5, 7): rng.random((1, 1))}),
+    }
     pretrained.store_maps(maps, [(0, 1), (5, 7)], tmp_path / "m.npz")
     back = pretrained.stored_maps(tmp_path / "m.npz")
     assert list(back) == list(maps)
@@ -547,11 +588,16 @@ def test_store_maps(tmp_path):
 # --- the real models ----------------------------------------------------------------------------------
 
 REFERENCE = Path(__file__).parent / "data" / "pretrained_reference.npz"
-SENTENCES = ("The animal didn't cross the street because it was too tired.", "Attention, please!",
-             "A naïve café sold 1,234 croissants.")  # fmt: skip
-TEXTS = ("<|im_start|>The capital of France is",
-         "<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\n",
-         "<|im_start|>one two three one two three one two")  # fmt: skip
+SENTENCES = (
+    "The animal didn't cross the street because it was too tired.",
+    "Attention, please!",
+    "A naïve café sold 1,234 croissants.",
+)
+TEXTS = (
+    "<|im_start|>The capital of France is",
+    "<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\n",
+    "<|im_start|>one two three one two three one two",
+)
 
 
 def real(name):

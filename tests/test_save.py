@@ -51,10 +51,17 @@ def test_a_dictionary_of_tensors_is_taken(path):
     assert ta.load(path)["w"].tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("damage", [
-    lambda b: b[: len(b) // 2], lambda b: b[:-1], lambda b: b"", lambda b: b"hello", lambda b: b"\x80\x04]q\x00.",
-    lambda b: b[:60] + b"\xff" * 8 + b[68:],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda b: b[: len(b) // 2],
+        lambda b: b[:-1],
+        lambda b: b"",
+        lambda b: b"hello",
+        lambda b: b"\x80\x04]q\x00.",
+        lambda b: b[:60] + b"\xff" * 8 + b[68:],
+    ],
+)
 def test_a_damaged_or_foreign_file_is_a_clear_error(path, damage):
     ta.save({"w": np.arange(100.0), "v": np.ones((3, 4))}, path)
     path.write_bytes(damage(path.read_bytes()))

@@ -412,6 +412,7 @@ def test_no_grad_as_context_and_decorator():
         return f(n - 1) if n else ta.exp(x)
 
     assert not f(3).requires_grad
+
     @ta.no_grad
     def bare():
         return ta.exp(x)

@@ -12,15 +12,27 @@ from .ops import masked_fill, softmax
 from .tensor import Array, Tensor, as_tensor, fused, region
 
 __all__ = [
-    "causal_mask", "fused_attention", "padding_mask", "scaled_dot_product_attention", "show_mask",
+    "causal_mask",
+    "fused_attention",
+    "padding_mask",
+    "scaled_dot_product_attention",
+    "show_mask",
     "sliding_window_mask",
-]  # fmt: skip
+]
 
 
 @region
-def scaled_dot_product_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, scale: float | None = None,
-                                 return_weights: bool = False, dropout: float = 0.0,
-                                 rng: np.random.Generator | None = None) -> Any:  # fmt: skip
+def scaled_dot_product_attention(
+    Q: Any,
+    K: Any,
+    V: Any,
+    mask: Any = None,
+    *,
+    scale: float | None = None,
+    return_weights: bool = False,
+    dropout: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> Any:
     """softmax(Q Kᵀ · scale) V: each query's mean of the values, weighted by how well the keys match it.
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv); leading axes broadcast. Arrays or Tensors.
@@ -65,9 +77,17 @@ def _prepare(Q: Any, K: Any, V: Any, scale: float | None, mask: Any) -> tuple[Te
 # --- the same in one op -------------------------------------------------------------------------------
 
 
-def fused_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, scale: float | None = None,
-                    return_weights: bool = False, dropout: float = 0.0,
-                    rng: np.random.Generator | None = None) -> Any:  # fmt: skip
+def fused_attention(
+    Q: Any,
+    K: Any,
+    V: Any,
+    mask: Any = None,
+    *,
+    scale: float | None = None,
+    return_weights: bool = False,
+    dropout: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> Any:
     """`scaled_dot_product_attention` as a single op: the same answer sooner, in one (..., n, m) array instead of four.
 
     It cannot show its steps in a graph. With a float mask, one with more leading axes than Q Kᵀ, a Tensor as scale,
@@ -78,16 +98,18 @@ def fused_attention(Q: Any, K: Any, V: Any, mask: Any = None, *, scale: float | 
         leading = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
         if bias is None and (blocked is None or np.broadcast_shapes(blocked.shape[:-2], leading) == leading):
             return _attention(q, k, v, scale=factor, blocked=blocked)
-    return scaled_dot_product_attention(Q, K, V, mask, scale=scale, return_weights=return_weights, dropout=dropout,
-                                        rng=rng)  # fmt: skip
+    return scaled_dot_product_attention(
+        Q, K, V, mask, scale=scale, return_weights=return_weights, dropout=dropout, rng=rng
+    )
 
 
 def _attention_composed(Q: Tensor, K: Tensor, V: Tensor, scale: float, blocked: Array | None) -> Any:
     return scaled_dot_product_attention(Q, K, V, None if blocked is None else ~blocked, scale=scale)
 
 
-def _attention_pullback(g: Array, out: Array, Q: Array, K: Array, V: Array, *, extra: Any, needs: Any, scale: float,
-                        blocked: Any) -> tuple[Array, Array, Array]:  # fmt: skip
+def _attention_pullback(
+    g: Array, out: Array, Q: Array, K: Array, V: Array, *, extra: Any, needs: Any, scale: float, blocked: Any
+) -> tuple[Array, Array, Array]:
     """With W = E r, h = g r:   dV = Eᵀ h,  dS = E · (h Vᵀ - Σ h · out),  dQ = scale · dS K,  dK = scale · dSᵀ Q
 
     The softmax's Σⱼ dWᵢⱼ Wᵢⱼ is Σ g · out of row i: dW = g Vᵀ and out = W V.
@@ -132,8 +154,10 @@ def scores_shape(Q: Tensor, K: Tensor, V: Tensor) -> tuple[int, ...]:
     if min(len(q), len(k), len(v)) < 2:
         problem = "each needs rows of vectors, (..., length, width); for one vector use x[None]"
     elif q[-1] != k[-1]:
-        problem = ("a query and a key are compared by their dot product, so the last axes of Q and K must be equal: "
-                   f"{q[-1]} is not {k[-1]}")  # fmt: skip
+        problem = (
+            "a query and a key are compared by their dot product, so the last axes of Q and K must be equal: "
+            f"{q[-1]} is not {k[-1]}"
+        )
     elif k[-2] != v[-2]:
         problem = f"each key hands over one value, so K and V must be equally long, not {k[-2]} and {v[-2]}"
     elif q[:-2] == k[:-2] == v[:-2]:
@@ -163,18 +187,23 @@ def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, An
         hint = ""
         if mask.ndim > 2 and mask.ndim < len(shape):
             hint = f" A mask per batch entry has a heads' axis: {(mask.shape[0], 1, *mask.shape[1:])}, mask[:, None]."
-        raise ValueError(f"mask of shape {mask.shape} for scores of shape {shape}: it must be {shape[-2:]}, rows being "
-                         f"queries, or have the scores' {len(shape)} axes.{hint}")  # fmt: skip
+        raise ValueError(
+            f"mask of shape {mask.shape} for scores of shape {shape}: it must be {shape[-2:]}, rows being "
+            f"queries, or have the scores' {len(shape)} axes.{hint}"
+        )
     values = mask._data if isinstance(mask, Tensor) else mask
     if values.dtype == bool:
         return np.atleast_2d(values), None
     if values.dtype.kind != "f":
-        raise TypeError(f"an {values.dtype} mask could mean 'may attend' or numbers to add: use mask.astype(bool) "
-                        "(True = may attend) or a float mask (added to the scores)")  # fmt: skip
+        raise TypeError(
+            f"an {values.dtype} mask could mean 'may attend' or numbers to add: use mask.astype(bool) "
+            "(True = may attend) or a float mask (added to the scores)"
+        )
     learned = isinstance(mask, Tensor) and mask.requires_grad
     if not learned and values.size and (values == 1).any() and ((values == 0) | (values == 1)).all():
-        raise ValueError("a float mask of nothing but 0s and 1s would be added to the scores and mask nothing: "
-                         "use mask.astype(bool)")  # fmt: skip
+        raise ValueError(
+            "a float mask of nothing but 0s and 1s would be added to the scores and mask nothing: use mask.astype(bool)"
+        )
     return np.atleast_2d(values != -np.inf), mask.astype(dtype) if values.dtype != dtype and dtype.kind == "f" else mask
 
 

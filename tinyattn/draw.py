@@ -39,9 +39,17 @@ NO_PACKAGE = "the package graphviz is missing: pip install graphviz graphviz-pur
 NO_PROGRAM = "Graphviz's program dot is missing: pip install graphviz-pure, or see https://graphviz.org/download"
 
 
-def draw_graph(output: Tensor | Sequence[Tensor], *, show: str = "shapes", gradient: Any = None,
-               limits: tuple[float, float] | None = None, direction: str = "TB", max_nodes: int = 400,
-               title: str = "", path: str | os.PathLike[str] | None = None) -> graphviz.Digraph:  # fmt: skip
+def draw_graph(
+    output: Tensor | Sequence[Tensor],
+    *,
+    show: str = "shapes",
+    gradient: Any = None,
+    limits: tuple[float, float] | None = None,
+    direction: str = "TB",
+    max_nodes: int = 400,
+    title: str = "",
+    path: str | os.PathLike[str] | None = None,
+) -> graphviz.Digraph:
     """Draw how output (a Tensor, or several) was computed. A notebook shows the returned Digraph by itself.
 
     show: what a node tells beside its op: "shapes"; "values" (where they are many, their range); or "gradients",
@@ -118,14 +126,18 @@ def _collect(outputs: list[Tensor]) -> tuple[dict[Any, tuple[Any, Any]], list[tu
         if not isinstance(t, Tensor):
             raise TypeError(f"draw_graph draws a Tensor, or several: a {type(t).__name__} has no graph")
         if not t.requires_grad:
-            raise RuntimeError(f"{t!r} has no graph to draw: nothing that it was computed from has requires_grad=True, "
-                               "or it was computed inside no_grad")  # fmt: skip
+            raise RuntimeError(
+                f"{t!r} has no graph to draw: nothing that it was computed from has requires_grad=True, "
+                "or it was computed inside no_grad"
+            )
     found, stack = dict.fromkeys(outputs), list(outputs)
     while stack:
         node = stack.pop()._node
         if node is not None and node.inputs is None:
-            raise RuntimeError("this graph was released by backward(), nothing of it is left to draw: draw it before, "
-                               "or call backward(retain_graph=True)")  # fmt: skip
+            raise RuntimeError(
+                "this graph was released by backward(), nothing of it is left to draw: draw it before, "
+                "or call backward(retain_graph=True)"
+            )
         for x in (node and node.inputs) or ():
             if isinstance(x, Tensor) and x not in found:
                 found[x] = None
@@ -156,8 +168,15 @@ def _sum_of_gradients(outputs: list[Tensor], gradient: Any) -> dict[Tensor, Arra
     return total
 
 
-def _dot_lines(outputs: list[Tensor], show: str, gradient: Any, limits: tuple[float, float] | None, direction: str,
-               max_nodes: int, title: str) -> list[str]:  # fmt: skip
+def _dot_lines(
+    outputs: list[Tensor],
+    show: str,
+    gradient: Any,
+    limits: tuple[float, float] | None,
+    direction: str,
+    max_nodes: int,
+    title: str,
+) -> list[str]:
     """What stands between the braces of `digraph { }`. Nodes are numbered: names may repeat, or hold anything."""
     items, edges = _collect(outputs)
     left_out = range(max_nodes // 2, len(items) - max_nodes // 2)  # empty where the graph is small
@@ -317,8 +336,14 @@ NAN = "×"
 Line = list[tuple[str, float | None]]  # of the terminal's table: pieces of text, with their place on the scale
 
 
-def heatmap(weights: Any, row_labels: Iterable[object] | None = None, column_labels: Iterable[object] | None = None, *,
-            title: str = "attention weights", path: str | os.PathLike[str] | None = None) -> str:  # fmt: skip
+def heatmap(
+    weights: Any,
+    row_labels: Iterable[object] | None = None,
+    column_labels: Iterable[object] | None = None,
+    *,
+    title: str = "attention weights",
+    path: str | os.PathLike[str] | None = None,
+) -> str:
     """Print attention weights as a table, rows are queries and columns are keys, and return its text.
 
     weights (..., n, m), on the fixed scale 0 to 1: a Tensor, an array or a boolean mask. Each index of the leading

@@ -22,17 +22,26 @@ from .ops import _like, concatenate, exp, expand_dims, masked_fill, where
 from .tensor import Array, Tensor, as_tensor, fused, op, region
 
 __all__ = [
-    "bigbird_blocks", "block_sparse_attention", "flash_attention", "global_blocks", "linear_attention",
-    "linear_attention_step", "local_blocks", "longformer_blocks", "random_blocks", "sliding_window_attention",
-]  # fmt: skip
+    "bigbird_blocks",
+    "block_sparse_attention",
+    "flash_attention",
+    "global_blocks",
+    "linear_attention",
+    "linear_attention_step",
+    "local_blocks",
+    "longformer_blocks",
+    "random_blocks",
+    "sliding_window_attention",
+]
 
 FAR = 1 << 60  # farther than any key: the end of a band that is open
 
 # --- three exact forms --------------------------------------------------------------------------------
 
 
-def flash_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any = None, scale: float | None = None,
-                    block_size: int = 512) -> Tensor:  # fmt: skip
+def flash_attention(
+    Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any = None, scale: float | None = None, block_size: int = 512
+) -> Tensor:
     """softmax(Q Kᵀ · scale) V, exactly, in memory that grows with n + m instead of n · m (Dao et al. 2022).
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv), and mask, scale, empty rows and NaN as in
@@ -51,8 +60,9 @@ def flash_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any =
     return _tiled(*inputs, plan=_Plan(scale, (side, side), (0 if causal else -FAR, FAR), edge=-(-side // 4)))
 
 
-def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: bool = True,
-                             scale: float | None = None) -> Tensor:  # fmt: skip
+def sliding_window_attention(
+    Q: Any, K: Any, V: Any, window: int, *, causal: bool = True, scale: float | None = None
+) -> Tensor:
     """Attention to the window positions that end with one's own: time and memory n · window (Beltagy et al. 2020).
 
     Q, K (..., n, dk), V (..., n, dv) -> (..., n, dv): query i sees i - window < j ≤ i; without causal |i - j| < window.
@@ -61,8 +71,10 @@ def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: boo
     Q, K, V, scale = _inputs(Q, K, V, scale)
     *_, n, m = scores_shape(Q, K, V)
     if n != m:
-        raise ValueError(f"{n} queries and {m} keys: a window slides along one sequence, so both must be equally many. "
-                         "Use flash_attention with mask=sliding_window_mask(n, window, m)")  # fmt: skip
+        raise ValueError(
+            f"{n} queries and {m} keys: a window slides along one sequence, so both must be equally many. "
+            "Use flash_attention with mask=sliding_window_mask(n, window, m)"
+        )
     if window < 1:
         raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
     window = min(operator.index(window), n)
@@ -70,8 +82,9 @@ def sliding_window_attention(Q: Any, K: Any, V: Any, window: int, *, causal: boo
     return _tiled(Q, K, V, plan=_Plan(scale, (side, side), (0 if causal else 1 - window, window - 1)))
 
 
-def block_sparse_attention(Q: Any, K: Any, V: Any, block_mask: Any, block_size: int, *,
-                           scale: float | None = None) -> Tensor:  # fmt: skip
+def block_sparse_attention(
+    Q: Any, K: Any, V: Any, block_mask: Any, block_size: int, *, scale: float | None = None
+) -> Tensor:
     """Attention between listed blocks of queries and keys only: the cost is that of the blocks listed.
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv).
@@ -89,8 +102,10 @@ def block_sparse_attention(Q: Any, K: Any, V: Any, block_mask: Any, block_size: 
         raise ValueError(f"block_size {block_size}: a block has at least one position")
     wanted = (*lead, -(-n // block_size), -(-m // block_size))
     if blocks.ndim not in (2, len(wanted)) or not _broadcasts(blocks.shape, wanted):
-        raise ValueError(f"block mask of shape {blocks.shape} for {n} queries and {m} keys in blocks of {block_size}: "
-                         f"it must be {wanted[-2:]}, or broadcast to {wanted}")  # fmt: skip
+        raise ValueError(
+            f"block mask of shape {blocks.shape} for {n} queries and {m} keys in blocks of {block_size}: "
+            f"it must be {wanted[-2:]}, or broadcast to {wanted}"
+        )
     wide = max(block_size, 512 // block_size * block_size)  # neighbouring blocks make one tile up to this wide
     return _tiled(Q, K, V, plan=_Plan(scale, (block_size, wide), blocks=np.broadcast_to(blocks, wanted)))
 
@@ -136,8 +151,18 @@ def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: _Plan) -> Any:
     return scaled_dot_product_attention(Q, K, V, masked_fill(mask, forbidden, -np.inf), scale=plan.scale)
 
 
-def _tiled_backward(g: Array, out: Array, Q: Array, K: Array, V: Array, mask: Array | None = None, *, extra: Any,
-                    needs: Any, plan: _Plan) -> tuple[Any, ...]:  # fmt: skip
+def _tiled_backward(
+    g: Array,
+    out: Array,
+    Q: Array,
+    K: Array,
+    V: Array,
+    mask: Array | None = None,
+    *,
+    extra: Any,
+    needs: Any,
+    plan: _Plan,
+) -> tuple[Any, ...]:
     """The way back. Each tile of P = e^(S - top) is computed again. The softmax is P / total, row by row; it is g that
     gets divided, G = g / total, as that has fewer columns:
 
@@ -236,8 +261,13 @@ def _tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: _Pl
     return out, (Q, K, V, top, total, kept)
 
 
-def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan, dtype: Any,
-          ) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, slice, Callable[..., Array]]]]]:  # fmt: skip
+def _walk(
+    Q: Array,
+    K: Array,
+    mask: Array | None,
+    plan: _Plan,
+    dtype: Any,
+) -> Iterator[tuple[Any, slice, Array, Iterator[tuple[slice, slice, Callable[..., Array]]]]]:
     """By heads and blocks of queries: (head, rows, q · scale, tiles), the tiles as (part of the rows, columns, scores).
 
     scores() is -inf where the band or a boolean mask forbids; a float mask is added. All tiles share one array in turn,
@@ -268,8 +298,15 @@ def _walk(Q: Array, K: Array, mask: Array | None, plan: _Plan, dtype: Any,
         for i in range(0, n, plan.size[0]):
             rows = slice(i, min(i + plan.size[0], n))
             q = Q[head][rows] * plan.scale
-            yield head, rows, q, ((*place, functools.partial(scores, head, rows, q, *place))
-                                  for place in _places(head, rows, m, m - n, plan))  # fmt: skip
+            yield (
+                head,
+                rows,
+                q,
+                (
+                    (*place, functools.partial(scores, head, rows, q, *place))
+                    for place in _places(head, rows, m, m - n, plan)
+                ),
+            )
 
 
 def _places(head: Any, rows: slice, m: int, offset: int, plan: _Plan) -> Iterator[tuple[slice, slice]]:
@@ -311,8 +348,9 @@ def _forbidden(n: int, m: int, ahead: int, band: tuple[int, int]) -> Array:
     return forbidden
 
 
-def _without_unused(Q: Array, K: Array, V: Array, mask: Array | None,
-                    band: tuple[int, int]) -> tuple[Array, Array, Array]:  # fmt: skip
+def _without_unused(
+    Q: Array, K: Array, V: Array, mask: Array | None, band: tuple[int, int]
+) -> tuple[Array, Array, Array]:
     """Zeros for keys and values that no query may attend to, and for queries that may attend to none: a NaN there must
     not meet a weight of 0."""
     n, m = Q.shape[-2], K.shape[-2]
@@ -379,8 +417,15 @@ def elu_plus_one(x: Any) -> Tensor:
 
 
 @region
-def linear_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, feature_map: Callable[[Any], Any] = elu_plus_one,
-                     key_mask: Any = None) -> Tensor:  # fmt: skip
+def linear_attention(
+    Q: Any,
+    K: Any,
+    V: Any,
+    *,
+    causal: bool = False,
+    feature_map: Callable[[Any], Any] = elu_plus_one,
+    key_mask: Any = None,
+) -> Tensor:
     """Attention with weights φ(q)·φ(k) / Σ φ(q)·φ(k) in place of the softmax: time n + m (Katharopoulos et al. 2020).
 
         out = φ(Q) (φ(K)ᵀ V) / φ(Q) (φ(K)ᵀ 1)
@@ -403,8 +448,9 @@ def linear_attention(Q: Any, K: Any, V: Any, *, causal: bool = False, feature_ma
     return _normalised(_prefix_product(q, k, v, m - n) if causal else q @ (k.mT @ v))
 
 
-def linear_attention_step(q: Any, k: Any, v: Any, state: Any = None, *,
-                          feature_map: Callable[[Any], Any] = elu_plus_one) -> tuple[Tensor, Tensor]:  # fmt: skip
+def linear_attention_step(
+    q: Any, k: Any, v: Any, state: Any = None, *, feature_map: Callable[[Any], Any] = elu_plus_one
+) -> tuple[Tensor, Tensor]:
     """Causal linear attention as a recurrent network: one position, and a state of fixed size.
 
         state ← state + φ(k) [v, 1]ᵀ,      out = φ(q) state, its last column dividing the others
@@ -440,9 +486,11 @@ def _key_mask(key_mask: Any, shape: tuple[int, ...]) -> Array:
 CHUNK = 128
 
 
-@op(lambda g, out, q, k, v, offset: _like(g, _prefix_product)(g, v, k, offset),
+@op(
+    lambda g, out, q, k, v, offset: _like(g, _prefix_product)(g, v, k, offset),
     lambda g, out, q, k, v, offset: _later(g, v, g, q, offset + q.shape[-2] - k.shape[-2]),
-    lambda g, out, q, k, v, offset: _later(g, k, q, g, offset + q.shape[-2] - k.shape[-2]))  # fmt: skip
+    lambda g, out, q, k, v, offset: _later(g, k, q, g, offset + q.shape[-2] - k.shape[-2]),
+)
 def _prefix_product(q: Array, k: Array, v: Array, offset: int) -> Any:
     """outᵢ = Σ over j ≤ i + offset of (qᵢ·kⱼ) vⱼ, with a running state Σ kⱼ vⱼᵀ in place of the sum.
 

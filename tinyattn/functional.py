@@ -20,9 +20,11 @@ __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm",
 # --- linear maps and lookups -------------------------------------------------------------------------
 
 
-@op(lambda g, out, x, weight, bias=None: (_flat(g) @ weight).reshape(x.shape),
+@op(
+    lambda g, out, x, weight, bias=None: (_flat(g) @ weight).reshape(x.shape),
     lambda g, out, x, weight, bias=None: _flat(g).mT @ _flat(x),
-    lambda g, out, x, weight, bias: np.ones(len(_flat(g)), g.dtype) @ _flat(g))  # fmt: skip
+    lambda g, out, x, weight, bias: np.ones(len(_flat(g)), g.dtype) @ _flat(g),
+)
 def _linear(x: Array, weight: Array, bias: Array | None = None) -> Any:
     """X Wᵀ + b, all leading axes in one product.   dX = G W,  dW = Gᵀ X,  db = 1ᵀ G"""
     out = _flat(x) @ weight.T  # (N, in) @ (in, out) -> (N, out)
@@ -35,8 +37,10 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), as in torch.nn.functional.linear."""
     x, weight = as_tensor(x), as_tensor(weight)
     if x.shape[-1:] != weight.shape[1:]:
-        raise ValueError(f"x of shape {x.shape} for weights {weight.shape}: each row of the weights meets the last "
-                         f"axis of x, so that must be {weight.shape[1]} long")  # fmt: skip
+        raise ValueError(
+            f"x of shape {x.shape} for weights {weight.shape}: each row of the weights meets the last "
+            f"axis of x, so that must be {weight.shape[1]} long"
+        )
     return _linear(x, weight) if bias is None else _linear(x, weight, bias)
 
 
@@ -54,8 +58,10 @@ def embedding(ids: Any, weight: Any) -> Tensor:
         raise TypeError(f"token ids must be integers, got {ids.dtype}: they pick rows of the {weight.shape} table")
     if ids.size and (ids.min() < 0 or ids.max() >= vocab):
         bad = ids.min() if ids.min() < 0 else ids.max()
-        raise IndexError(f"token id {bad} is outside the table of {vocab} rows (ids run from 0 to {vocab - 1}): "
-                         "check the tokenizer against the vocabulary size")  # fmt: skip
+        raise IndexError(
+            f"token id {bad} is outside the table of {vocab} rows (ids run from 0 to {vocab - 1}): "
+            "check the tokenizer against the vocabulary size"
+        )
     return _embedding(weight, ids=ids.astype(int))
 
 
@@ -184,8 +190,10 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
 def _check_features(x: Tensor, *per_feature: Any) -> None:
     for p in per_feature:
         if p is not None and (shape := as_tensor(p).shape) != x.shape[-1:]:
-            raise ValueError(f"x of shape {x.shape} with a weight or bias of shape {shape}: there is one per feature, "
-                             f"so its shape must be {x.shape[-1:]}")  # fmt: skip
+            raise ValueError(
+                f"x of shape {x.shape} with a weight or bias of shape {shape}: there is one per feature, "
+                f"so its shape must be {x.shape[-1:]}"
+            )
 
 
 @region
@@ -195,8 +203,9 @@ def layer_norm_composed(x: Tensor, weight: Any = 1.0, bias: Any = 0.0, eps: floa
     return out
 
 
-def _layer_norm_pullback(g: Array, out: Array, x: Array, weight: Array, bias: Array, *, extra: Any, needs: Any,
-                         eps: float) -> tuple[Any, Any, Any]:  # fmt: skip
+def _layer_norm_pullback(
+    g: Array, out: Array, x: Array, weight: Array, bias: Array, *, extra: Any, needs: Any, eps: float
+) -> tuple[Any, Any, Any]:
     """With y = (x - mean) r,  r = 1/√(var + ε),  h = g · weight:   dx = r (h - mean h - y · mean(h · y))"""
     y, r = extra
     dx = None
@@ -304,15 +313,19 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100) -> Tensor
     if targets.dtype.kind not in "iu":
         raise TypeError(f"targets must be integer classes, got {targets.dtype}")
     if targets.shape != logits.shape[:-1]:
-        raise ValueError(f"targets of shape {targets.shape} for logits of shape {logits.shape}: one class per row is "
-                         f"needed, shape {logits.shape[:-1]}; the classes are the last axis of the logits")  # fmt: skip
+        raise ValueError(
+            f"targets of shape {targets.shape} for logits of shape {logits.shape}: one class per row is "
+            f"needed, shape {logits.shape[:-1]}; the classes are the last axis of the logits"
+        )
     counted = targets[targets != ignore_index]
     if counted.size == 0:
         raise ValueError(f"every target is ignore_index={ignore_index}, or there is none: a mean of nothing is no loss")
     classes = logits.shape[-1]
     if counted.min() < 0 or counted.max() >= classes:
-        raise IndexError(f"target {counted.min() if counted.min() < 0 else counted.max()} is outside the {classes} "
-                         f"classes 0 … {classes - 1} of the logits")  # fmt: skip
+        raise IndexError(
+            f"target {counted.min() if counted.min() < 0 else counted.max()} is outside the {classes} "
+            f"classes 0 … {classes - 1} of the logits"
+        )
     rows = np.flatnonzero(targets.ravel() != ignore_index)
     return _cross_entropy(logits, rows=rows, classes=counted)
 
@@ -322,8 +335,9 @@ def cross_entropy_composed(logits: Any, rows: Array, classes: Array) -> Tensor:
     return -mean(log_softmax(_flat(logits)[rows])[np.arange(len(rows)), classes])
 
 
-def _cross_entropy_pullback(g: Array, out: Array, logits: Array, *, extra: Array, needs: Any, rows: Array,
-                            classes: Array) -> tuple[Array]:  # fmt: skip
+def _cross_entropy_pullback(
+    g: Array, out: Array, logits: Array, *, extra: Array, needs: Any, rows: Array, classes: Array
+) -> tuple[Array]:
     d = np.zeros((logits.size // logits.shape[-1], logits.shape[-1]), logits.dtype)
     d[rows] = extra
     d[rows, classes] -= 1

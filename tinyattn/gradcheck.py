@@ -26,8 +26,15 @@ class GradcheckError(AssertionError):
     """A gradient that differs from its finite difference; the message says where, by how much, and what it may be."""
 
 
-def gradcheck(f: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-              raise_exception: bool = True) -> bool:  # fmt: skip
+def gradcheck(
+    f: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+) -> bool:
     """Compare f's gradients with central differences, (L(x+h) - L(x-h)) / 2h, in float64, with random cotangents.
 
     f takes the inputs as Tensors and returns a Tensor or a tuple of them; inputs: a Tensor or array, or several.
@@ -45,16 +52,24 @@ def gradcheck(f: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: fl
     return True
 
 
-def gradgradcheck(f: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-                  raise_exception: bool = True) -> bool:  # fmt: skip
+def gradgradcheck(
+    f: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+) -> bool:
     """Gradcheck of the gradient: second derivatives, for the inputs and for the cotangents. As `gradcheck`.
 
     The gradient that can be differentiated must also be the usual one: a fused op computes the two in different ways.
     """
     inputs = _as_list(inputs)
     rng = np.random.default_rng(1)
-    cotangents = [Tensor(rng.normal(size=y.shape), name=f"the cotangent of output {k}")
-                  for k, y in enumerate(_outputs(f, inputs))]  # fmt: skip
+    cotangents = [
+        Tensor(rng.normal(size=y.shape), name=f"the cotangent of output {k}") for k, y in enumerate(_outputs(f, inputs))
+    ]
 
     def gradient(*args: Tensor, create_graph: bool = True) -> tuple[Tensor, ...]:
         xs = [+x if x.requires_grad else Tensor(x, requires_grad=True) for x in args[: len(inputs)]]
@@ -66,8 +81,10 @@ def gradgradcheck(f: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol
         for i, (usual, differentiable) in enumerate(zip(*both)):
             if not np.allclose(usual._data, differentiable._data, rtol, atol, equal_nan=True):
                 name, worst = inputs[i].name or f"input {i}", np.abs(usual._data - differentiable._data).max()
-                raise GradcheckError(f"the gradient of {name} under create_graph differs from the usual one by up to "
-                                     f"{worst:.3g}: a fused op and its composed twin disagree")  # fmt: skip
+                raise GradcheckError(
+                    f"the gradient of {name} under create_graph differs from the usual one by up to "
+                    f"{worst:.3g}: a fused op and its composed twin disagree"
+                )
         _check(gradient, [*inputs, *cotangents], eps, atol, rtol, warn=False)
     except GradcheckError as error:
         if raise_exception:
@@ -109,8 +126,10 @@ def _check(f: Callable[..., Any], inputs: list[Tensor], eps: float, atol: float,
 
     plain = values()
     if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(plain, values())):
-        raise ValueError("the function is not deterministic: two plain evaluations differ, so differences prove "
-                         "nothing. Fix its random numbers, with an rng made inside it")  # fmt: skip
+        raise ValueError(
+            "the function is not deterministic: two plain evaluations differ, so differences prove "
+            "nothing. Fix its random numbers, with an rng made inside it"
+        )
     for k, value in enumerate(plain):
         of = f" of output {k}" if len(plain) > 1 else ""
         if not np.isfinite(value).all():
@@ -173,29 +192,40 @@ def _compare(probe: _Probe, analytic: Array, name: str, noise: float, atol: floa
     for kind, numbers in (("analytic", found), ("numeric", numeric)):
         if not np.isfinite(numbers).all():
             i = int(picked[np.flatnonzero(~np.isfinite(numbers))[0]])
-            raise GradcheckError(f"the {kind} gradient of {name} is not finite at {_index(i, analytic)}: {flat[i]} by "
-                                 f"the rules, {probe.at(i)} by differences")  # fmt: skip
+            raise GradcheckError(
+                f"the {kind} gradient of {name} is not finite at {_index(i, analytic)}: {flat[i]} by "
+                f"the rules, {probe.at(i)} by differences"
+            )
     largest = max(np.abs(found).max(initial=0), np.abs(numeric).max(initial=0))
     wrong = np.abs(found - numeric) > rtol * np.abs(numeric) + atol * min(1.0, largest) + noises
     if wrong.any():
         worst = int(np.argmax(np.where(wrong, np.abs(found - numeric), -1)))
         i = int(picked[worst])
-        raise GradcheckError(f"gradient of {name} at {_index(i, analytic)}: {found[worst]:.10g} by the rules, "
-                             f"{numeric[worst]:.10g} by differences ({wrong.sum()} of {len(picked)} elements differ). "
-                             + _cause(probe, i, found, numeric, analytic.shape, noises[worst]))  # fmt: skip
+        raise GradcheckError(
+            f"gradient of {name} at {_index(i, analytic)}: {found[worst]:.10g} by the rules, "
+            f"{numeric[worst]:.10g} by differences ({wrong.sum()} of {len(picked)} elements differ). "
+            + _cause(probe, i, found, numeric, analytic.shape, noises[worst])
+        )
     if size > EVERY_ELEMENT:
         if warn:
-            warnings.warn(f"{name} has {size} elements: checked at {len(picked)} of them and along 10 random "
-                          "directions", stacklevel=4)  # fmt: skip
+            warnings.warn(
+                f"{name} has {size} elements: checked at {len(picked)} of them and along 10 random directions",
+                stacklevel=4,
+            )
         for _ in range(10):
             direction = rng.normal(size=analytic.shape)
             expected, got = probe.along(direction), float((analytic * direction).sum())
             if abs(got - expected) > rtol * abs(expected) + (atol * min(1.0, largest) + noise) * np.sqrt(size):
-                raise GradcheckError(f"gradient of {name} along a random direction: {got:.10g} by the rules, "
-                                     f"{expected:.10g} by differences, but single elements agree")  # fmt: skip
+                raise GradcheckError(
+                    f"gradient of {name} along a random direction: {got:.10g} by the rules, "
+                    f"{expected:.10g} by differences, but single elements agree"
+                )
     elif warn and size and largest <= noises.max():
-        warnings.warn(f"the output does not change with {name}: both gradients are 0, so this check proves nothing "
-                      "(is the function a plain sum of a softmax?)", stacklevel=4)  # fmt: skip
+        warnings.warn(
+            f"the output does not change with {name}: both gradients are 0, so this check proves nothing "
+            "(is the function a plain sum of a softmax?)",
+            stacklevel=4,
+        )
 
 
 def _index(i: int, a: Array) -> tuple[int, ...]:
@@ -210,8 +240,10 @@ def _cause(probe: _Probe, i: int, found: Array, numeric: Array, shape: tuple[int
         return "The rules say 0 everywhere: the graph has lost this input (detach, numpy(), no_grad, a missing rule)."
     right, left = probe.at(i, 1), probe.at(i, -1)
     if abs(right - left) > 0.1 * max(abs(right), abs(left)) + noise:
-        return (f"The slopes to the right ({right:.4g}) and left ({left:.4g}) differ: a kink (relu, abs, ties), where "
-                "no derivative exists. Move the input away from it.")  # fmt: skip
+        return (
+            f"The slopes to the right ({right:.4g}) and left ({left:.4g}) differ: a kink (relu, abs, ties), where "
+            "no derivative exists. Move the input away from it."
+        )
     square = len(shape) >= 2 and shape[-1] == shape[-2] and found.size == np.prod(shape)
     if square and np.allclose(found.reshape(shape).mT, numeric.reshape(shape), rtol=1e-3, atol=noise):
         return "It is the transpose of the right gradient: a transpose is missing, or one too many."
@@ -225,8 +257,10 @@ def _cause(probe: _Probe, i: int, found: Array, numeric: Array, shape: tuple[int
             return "Every element is twice too large: counted twice, or a factor ½ missing."
         if abs(factor - 0.5) < 0.005:
             return "Every element is half of what is right: a factor 2 missing (x² has 2x), or one of two uses lost."
-        return (f"Every element is off by the factor {factor:.6g}: a constant missing in the rule, or a broadcast axis "
-                "averaged, or not summed over.")  # fmt: skip
+        return (
+            f"Every element is off by the factor {factor:.6g}: a constant missing in the rule, or a broadcast axis "
+            "averaged, or not summed over."
+        )
     if probe.eps > 1e-4:
         return "The function computes in float32 inside, so differences are coarse: keep it in float64 for the check."
     return "No simple pattern: check the rule term by term (a product rule's second half, an axis summed twice)."

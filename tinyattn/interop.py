@@ -18,9 +18,11 @@ __all__ = ["mask_from_flash", "mask_from_huggingface", "mask_from_mha", "state_f
 # --- state dicts --------------------------------------------------------------------------------------
 
 _NAMES = {  # torch.nn.TransformerEncoderLayer and TransformerDecoderLayer: ta.nn.TransformerBlock
-    "self_attn": "attention", "multihead_attn": "cross_attention",
-    "linear1": "feed_forward.up", "linear2": "feed_forward.down",
-}  # fmt: skip
+    "self_attn": "attention",
+    "multihead_attn": "cross_attention",
+    "linear1": "feed_forward.up",
+    "linear2": "feed_forward.down",
+}
 
 
 def state_from_torch(state: Mapping[str, Any]) -> dict[str, Array]:
@@ -58,8 +60,10 @@ def state_to_torch(state: Mapping[str, Any]) -> dict[str, Array]:
             new[name] = np.array(value)
     for name, parts in packed.items():
         if len({part.shape for part in parts.values()}) != 1 or len(parts) != 3:
-            raise ValueError(f"{name} is made of projections of equal shape for queries, keys and values, got "
-                             f"{ {p: part.shape for p, part in parts.items()} }")  # fmt: skip
+            raise ValueError(
+                f"{name} is made of projections of equal shape for queries, keys and values, got "
+                f"{ {p: part.shape for p, part in parts.items()} }"
+            )
         new[name] = np.concatenate([parts[p] for p in "qkv"])
     return new
 

@@ -20,9 +20,25 @@ from .ops import concatenate, expand_dims, sigmoid, split, stack, tanh
 from .tensor import Array, Tensor, _wrap, as_tensor, no_grad, region
 
 __all__ = [
-    "GPT", "GRU", "RNN", "Dropout", "Embedding", "FeedForward", "KVCache", "LayerNorm", "LearnedPositions", "Linear",
-    "Module", "MultiHeadAttention", "RMSNorm", "SwiGLU", "TransformerBlock", "load", "save", "sinusoidal_positions",
-]  # fmt: skip
+    "GPT",
+    "GRU",
+    "RNN",
+    "Dropout",
+    "Embedding",
+    "FeedForward",
+    "KVCache",
+    "LayerNorm",
+    "LearnedPositions",
+    "Linear",
+    "Module",
+    "MultiHeadAttention",
+    "RMSNorm",
+    "SwiGLU",
+    "TransformerBlock",
+    "load",
+    "save",
+    "sinusoidal_positions",
+]
 
 Rng: TypeAlias = "np.random.Generator | int | None"  # in quotes: np.random is loaded when it is first used
 
@@ -89,13 +105,20 @@ class Module:
         missing = [name for name, p in self.named_parameters() if p not in new]
         unexpected = [name for name in state if name not in mine]
         if missing or unexpected:
-            raise ValueError(f"this state does not fit {type(self).__name__}: missing {_few(missing)}; unexpected "
-                             f"{_few(unexpected)}. Was it saved from a model with the same options?")  # fmt: skip
-        wrong = [f"{name} {a.shape} {a.dtype} for {p.shape}" for name, p in mine.items()
-                 if (a := new[p]).shape != p.shape or a.dtype.kind not in "fiub"]  # fmt: skip
+            raise ValueError(
+                f"this state does not fit {type(self).__name__}: missing {_few(missing)}; unexpected "
+                f"{_few(unexpected)}. Was it saved from a model with the same options?"
+            )
+        wrong = [
+            f"{name} {a.shape} {a.dtype} for {p.shape}"
+            for name, p in mine.items()
+            if (a := new[p]).shape != p.shape or a.dtype.kind not in "fiub"
+        ]
         if wrong:
-            raise ValueError(f"this state does not fit {type(self).__name__}: {_few(wrong)}. Was it saved from a model "
-                             "of another size?")  # fmt: skip
+            raise ValueError(
+                f"this state does not fit {type(self).__name__}: {_few(wrong)}. Was it saved from a model "
+                "of another size?"
+            )
         for p, array in new.items():
             p.data = array.astype(p.dtype)
 
@@ -203,8 +226,16 @@ class Dropout(Module):
 class FeedForward(Module):
     """down(activation(up(x))), at each position alone: (..., d_model) -> d_ff -> d_model; d_ff is 4 d_model if None."""
 
-    def __init__(self, d_model: int, d_ff: int | None = None, *, activation: Callable[[Tensor], Tensor] = gelu,
-                 bias: bool = True, dropout: float = 0.0, rng: Rng = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int | None = None,
+        *,
+        activation: Callable[[Tensor], Tensor] = gelu,
+        bias: bool = True,
+        dropout: float = 0.0,
+        rng: Rng = None,
+    ) -> None:
         rng = np.random.default_rng(rng)
         d_ff = 4 * d_model if d_ff is None else d_ff
         self.up = Linear(d_model, d_ff, bias, rng=rng)
@@ -258,8 +289,10 @@ class LearnedPositions(Module):
         x = as_tensor(x)
         context, end = len(self.weight), start + x.shape[-2]
         if end > context:
-            raise IndexError(f"position {end - 1} is asked for, but only {context} positions, 0 … {context - 1}, were "
-                             f"learned: feed at most {context} tokens, or clear() the cache")  # fmt: skip
+            raise IndexError(
+                f"position {end - 1} is asked for, but only {context} positions, 0 … {context - 1}, were "
+                f"learned: feed at most {context} tokens, or clear() the cache"
+            )
         out: Tensor = x + self.weight[start:end]
         return out
 
@@ -292,8 +325,10 @@ class KVCache:
             return K, V
         old_K, old_V = self._seen[layer]
         if old_K.shape[:-2] != K.shape[:-2]:
-            raise ValueError(f"keys {K.shape} do not continue the cached {old_K.shape}: another batch? clear() the "
-                             "cache before a new text")  # fmt: skip
+            raise ValueError(
+                f"keys {K.shape} do not continue the cached {old_K.shape}: another batch? clear() the "
+                "cache before a new text"
+            )
         return concatenate([old_K, K], -2), concatenate([old_V, V], -2)
 
     def keep(self, layer: Module, K: Tensor, V: Tensor) -> None:
@@ -318,17 +353,30 @@ class MultiHeadAttention(Module):
     Head i owns the features i·dk … (i + 1)·dk - 1 of each projection.
     """
 
-    def __init__(self, d_model: int, num_heads: int, *, num_kv_heads: int | None = None, bias: bool = True,
-                 dropout: float = 0.0, rotary: float | None = None,
-                 attention: Callable[..., Any] = fused_attention, rng: Rng = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        rotary: float | None = None,
+        attention: Callable[..., Any] = fused_attention,
+        rng: Rng = None,
+    ) -> None:
         kv = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or d_model % num_heads:
             fits = [h for h in range(1, d_model + 1) if d_model % h == 0]
-            raise ValueError(f"d_model = {d_model} cannot be shared by num_heads = {num_heads}: each head gets "
-                             f"d_model / num_heads features. What fits: {_few([str(h) for h in fits])}")  # fmt: skip
+            raise ValueError(
+                f"d_model = {d_model} cannot be shared by num_heads = {num_heads}: each head gets "
+                f"d_model / num_heads features. What fits: {_few([str(h) for h in fits])}"
+            )
         if kv < 1 or num_heads % kv:
-            raise ValueError(f"num_heads = {num_heads} cannot share num_kv_heads = {kv}: each head of keys and values "
-                             "serves the same number of query heads")  # fmt: skip
+            raise ValueError(
+                f"num_heads = {num_heads} cannot share num_kv_heads = {kv}: each head of keys and values "
+                "serves the same number of query heads"
+            )
         rng = np.random.default_rng(rng)
         d_kv = d_model // num_heads * kv
         self.q_proj = Linear(d_model, d_model, bias, rng=rng)
@@ -340,8 +388,15 @@ class MultiHeadAttention(Module):
         self.num_heads, self.num_kv_heads = num_heads, kv
         self.dropout, self.rotary, self.attention, self.rng = dropout, rotary, attention, rng
 
-    def forward(self, x: Any, context: Any = None, *, mask: Any = None, return_weights: bool = False,
-                cache: KVCache | None = None) -> Any:  # fmt: skip
+    def forward(
+        self,
+        x: Any,
+        context: Any = None,
+        *,
+        mask: Any = None,
+        return_weights: bool = False,
+        cache: KVCache | None = None,
+    ) -> Any:
         x = as_tensor(x)
         source = x if context is None else as_tensor(context)
         self._check(x, source, cross=context is not None, cache=cache)
@@ -381,14 +436,20 @@ class MultiHeadAttention(Module):
         d_model = self.out_proj.weight.shape[0]
         for name, t in ("x", x), ("context", source):
             if t.ndim < 2 or t.shape[-1] != d_model:
-                raise ValueError(f"{name} has shape {t.shape}, but attention works on sequences of vectors, "
-                                 f"(..., length, {d_model}); for one vector use x[None]")  # fmt: skip
+                raise ValueError(
+                    f"{name} has shape {t.shape}, but attention works on sequences of vectors, "
+                    f"(..., length, {d_model}); for one vector use x[None]"
+                )
         if x.shape[:-2] != source.shape[:-2]:
-            raise ValueError(f"x {x.shape} and context {source.shape} differ in their leading axes: each sequence of "
-                             "x reads its own context")  # fmt: skip
+            raise ValueError(
+                f"x {x.shape} and context {source.shape} differ in their leading axes: each sequence of "
+                "x reads its own context"
+            )
         if cross and (cache is not None or self.rotary is not None):
-            raise ValueError("cross attention has no use for a cache or for rotary positions: both are about one "
-                             "stream of tokens. Leave them out, or leave out context")  # fmt: skip
+            raise ValueError(
+                "cross attention has no use for a cache or for rotary positions: both are about one "
+                "stream of tokens. Leave them out, or leave out context"
+            )
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
@@ -420,9 +481,19 @@ class TransformerBlock(Module):
     return_weights: also return the attention weights of each head, (..., h, n, m), those of cross attention last.
     """
 
-    def __init__(self, d_model: int, num_heads: int, *, pre_norm: bool = True, cross: bool = False,
-                 dropout: float = 0.0, norm: Callable[[int], Module] = LayerNorm, attention: Module | None = None,
-                 feed_forward: Module | None = None, rng: Rng = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        pre_norm: bool = True,
+        cross: bool = False,
+        dropout: float = 0.0,
+        norm: Callable[[int], Module] = LayerNorm,
+        attention: Module | None = None,
+        feed_forward: Module | None = None,
+        rng: Rng = None,
+    ) -> None:
         rng = np.random.default_rng(rng)
         self.norm1 = norm(d_model)
         self.attention = attention or MultiHeadAttention(d_model, num_heads, dropout=dropout, rng=rng)
@@ -434,11 +505,21 @@ class TransformerBlock(Module):
         self.dropout = Dropout(dropout, rng=rng)
         self.pre_norm, self.cross = pre_norm, cross
 
-    def forward(self, x: Any, context: Any = None, *, mask: Any = None, context_mask: Any = None,
-                cache: KVCache | None = None, return_weights: bool = False) -> Any:  # fmt: skip
+    def forward(
+        self,
+        x: Any,
+        context: Any = None,
+        *,
+        mask: Any = None,
+        context_mask: Any = None,
+        cache: KVCache | None = None,
+        return_weights: bool = False,
+    ) -> Any:
         if self.cross != (context is not None):
-            raise ValueError(f"this block was made with cross={self.cross}, so it is called with"
-                             f"{'' if self.cross else 'out'} a context")  # fmt: skip
+            raise ValueError(
+                f"this block was made with cross={self.cross}, so it is called with"
+                f"{'' if self.cross else 'out'} a context"
+            )
         weights = []
 
         def attend(layer: Module, *inputs: Any, **options: Any) -> Any:
@@ -467,10 +548,21 @@ class GPT(Module):
     block: a function that makes each block; norm: makes the last norm, and those of the default blocks.
     """
 
-    def __init__(self, vocab_size: int, context: int, d_model: int, num_heads: int, num_layers: int, *,
-                 dropout: float = 0.0, tied: bool = False, positions: bool = True,
-                 norm: Callable[[int], Module] = LayerNorm, block: Callable[[], Module] | None = None,
-                 rng: Rng = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        vocab_size: int,
+        context: int,
+        d_model: int,
+        num_heads: int,
+        num_layers: int,
+        *,
+        dropout: float = 0.0,
+        tied: bool = False,
+        positions: bool = True,
+        norm: Callable[[int], Module] = LayerNorm,
+        block: Callable[[], Module] | None = None,
+        rng: Rng = None,
+    ) -> None:
         rng = np.random.default_rng(rng)
         block = block or (lambda: TransformerBlock(d_model, num_heads, dropout=dropout, norm=norm, rng=rng))
         self.context = context
@@ -488,8 +580,10 @@ class GPT(Module):
             raise ValueError(f"ids have shape {ids.shape}, but (batch, time) is needed; for one text use ids[None]")
         start = 0 if cache is None else len(cache)
         if start + ids.shape[1] > self.context:
-            raise IndexError(f"{start + ids.shape[1]} tokens are more than this model's context of {self.context}: "
-                             "feed fewer, or clear() the cache")  # fmt: skip
+            raise IndexError(
+                f"{start + ids.shape[1]} tokens are more than this model's context of {self.context}: "
+                "feed fewer, or clear() the cache"
+            )
         x = self.embedding(ids)  # (B, T) -> (B, T, d_model)
         x = self.dropout(x if self.positions is None else self.positions(x, start))
         mask = causal_mask(ids.shape[1]) if cache is None else None
@@ -503,15 +597,17 @@ class GPT(Module):
         logits = linear(x, self.embedding.weight) if self.head is None else self.head(x)
         return (logits, maps) if return_weights else logits
 
-    def generate(self, ids: Any, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None,
-                 rng: Rng = None) -> Array:  # fmt: skip
+    def generate(
+        self, ids: Any, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None, rng: Rng = None
+    ) -> Array:
         """Continue texts: ids (B, T) -> (B, T + max_new_tokens). As `stream`, all at once."""
         ids = np.asarray(ids)
         new = [t[:, None] for t in self.stream(ids, max_new_tokens, temperature=temperature, top_k=top_k, rng=rng)]
         return np.concatenate([ids, *new], axis=1)
 
-    def stream(self, ids: Any, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None,
-               rng: Rng = None) -> Iterator[Array]:  # fmt: skip
+    def stream(
+        self, ids: Any, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None, rng: Rng = None
+    ) -> Iterator[Array]:
         """Yield the next tokens (B,), drawn from softmax(logits / temperature), one step at a time, with a KV cache.
 
         temperature: 0 takes the likeliest token. top_k: only the k likeliest are drawn from.
@@ -653,8 +749,9 @@ def load(path: str | os.PathLike[str]) -> dict[str, Array]:
     try:
         return {str(name): array for name, array in reader(path).items()}
     except Exception as error:  # the libraries raise a dozen kinds, from zlib.error to SafetensorError
-        raise ValueError(f"{path} cannot be read as {path.suffix}: damaged, cut short, or not such a file "
-                         f"({error})") from error  # fmt: skip
+        raise ValueError(
+            f"{path} cannot be read as {path.suffix}: damaged, cut short, or not such a file ({error})"
+        ) from error
 
 
 def _check_suffix(path: Path) -> None:

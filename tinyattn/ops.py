@@ -24,11 +24,49 @@ import numpy as np
 from .tensor import Array, Tensor, as_tensor, op
 
 __all__ = [
-    "abs", "absolute", "add", "astype", "broadcast_to", "concatenate", "cos", "divide", "einsum", "exp", "expand_dims",
-    "log", "log_softmax", "logsumexp", "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply",
-    "negative", "positive", "power", "prod", "relu", "reshape", "sigmoid", "sin", "softmax", "split", "sqrt",
-    "squeeze", "stack", "subtract", "sum", "swapaxes", "tanh", "transpose", "var", "where",
-]  # fmt: skip
+    "abs",
+    "absolute",
+    "add",
+    "astype",
+    "broadcast_to",
+    "concatenate",
+    "cos",
+    "divide",
+    "einsum",
+    "exp",
+    "expand_dims",
+    "log",
+    "log_softmax",
+    "logsumexp",
+    "masked_fill",
+    "matmul",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "multiply",
+    "negative",
+    "positive",
+    "power",
+    "prod",
+    "relu",
+    "reshape",
+    "sigmoid",
+    "sin",
+    "softmax",
+    "split",
+    "sqrt",
+    "squeeze",
+    "stack",
+    "subtract",
+    "sum",
+    "swapaxes",
+    "tanh",
+    "transpose",
+    "var",
+    "where",
+]
 
 Value = Any  # what a formula returns: an array or a NumPy scalar
 Axis = int | tuple[int, ...] | None
@@ -36,36 +74,31 @@ Axis = int | tuple[int, ...] | None
 # --- arithmetic --------------------------------------------------------------------------------------
 
 
-@op(lambda g, out, x, y: g,
-    lambda g, out, x, y: g)  # fmt: skip
+@op(lambda g, out, x, y: g, lambda g, out, x, y: g)
 def add(x: Array, y: Array) -> Value:
     """x + y.   dx = g,  dy = g"""
     return np.add(x, y)
 
 
-@op(lambda g, out, x, y: g,
-    lambda g, out, x, y: -g)  # fmt: skip
+@op(lambda g, out, x, y: g, lambda g, out, x, y: -g)
 def subtract(x: Array, y: Array) -> Value:
     """x - y.   dx = g,  dy = -g"""
     return np.subtract(x, y)
 
 
-@op(lambda g, out, x, y: g * y,
-    lambda g, out, x, y: g * x)  # fmt: skip
+@op(lambda g, out, x, y: g * y, lambda g, out, x, y: g * x)
 def multiply(x: Array, y: Array) -> Value:
     """x · y, element by element.   dx = g · y,  dy = g · x"""
     return np.multiply(x, y)
 
 
-@op(lambda g, out, x, y: g / y,
-    lambda g, out, x, y: -g * out / y)  # fmt: skip
+@op(lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y)
 def divide(x: Array, y: Array) -> Value:
     """x / y.   dx = g / y,  dy = -g · x / y²"""
     return np.divide(x, y)
 
 
-@op(lambda g, out, x, y: g * y * x ** _less_one(y),
-    lambda g, out, x, y: g * out * np.log(np.where(x == 0, 1.0, x)))  # fmt: skip
+@op(lambda g, out, x, y: g * y * x ** _less_one(y), lambda g, out, x, y: g * out * np.log(np.where(x == 0, 1.0, x)))
 def power(x: Array, y: Array) -> Value:
     """x ** y.   dx = g · y · x^(y - 1),  dy = g · x^y · log x  (0 at x = 0)"""
     return np.power(x, y)
@@ -90,8 +123,7 @@ def positive(x: Array) -> Value:
     return np.positive(x)
 
 
-@op(lambda g, out, x, y: g @ y.mT,
-    lambda g, out, x, y: _flat(x).mT @ _flat(g) if y.ndim == 2 else x.mT @ g)  # fmt: skip
+@op(lambda g, out, x, y: g @ y.mT, lambda g, out, x, y: _flat(x).mT @ _flat(g) if y.ndim == 2 else x.mT @ g)
 def _matmul(x: Array, y: Array) -> Value:
     """X Y for matrices, with any leading axes.   dX = G Yᵀ,  dY = Xᵀ G"""
     return np.matmul(x, y)
@@ -187,15 +219,13 @@ def astype(x: Array, dtype: Any) -> Value:
 # --- choices -----------------------------------------------------------------------------------------
 
 
-@op(lambda g, out, x, y: g * _win(x > y, x == y, g),
-    lambda g, out, x, y: g * _win(y > x, x == y, g))  # fmt: skip
+@op(lambda g, out, x, y: g * _win(x > y, x == y, g), lambda g, out, x, y: g * _win(y > x, x == y, g))
 def maximum(x: Array, y: Array) -> Value:
     """The larger of x and y, element by element.   g goes to the larger; half each where they are equal"""
     return np.maximum(x, y)
 
 
-@op(lambda g, out, x, y: g * _win(x < y, x == y, g),
-    lambda g, out, x, y: g * _win(y < x, x == y, g))  # fmt: skip
+@op(lambda g, out, x, y: g * _win(x < y, x == y, g), lambda g, out, x, y: g * _win(y < x, x == y, g))
 def minimum(x: Array, y: Array) -> Value:
     """The smaller of x and y, element by element.   g goes to the smaller; half each where they are equal"""
     return np.minimum(x, y)
@@ -206,9 +236,11 @@ def _win(wins: Any, ties: Any, g: Any) -> Any:
     return (wins + ties / 2).astype(g.dtype)
 
 
-@op(None,
+@op(
+    None,
     lambda g, out, condition, x, y: np.where(condition, g, 0.0),
-    lambda g, out, condition, x, y: np.where(condition, 0.0, g))  # fmt: skip
+    lambda g, out, condition, x, y: np.where(condition, 0.0, g),
+)
 def where(condition: Array, x: Array, y: Array) -> Value:
     """x where condition holds, else y.   dx = g where it holds,  dy = g where not
 
@@ -218,9 +250,7 @@ def where(condition: Array, x: Array, y: Array) -> Value:
     return np.where(condition, x, y)
 
 
-@op(lambda g, out, x, mask, value: np.where(mask, 0.0, g),
-    None,
-    lambda g, out, x, mask, value: np.where(mask, g, 0.0))  # fmt: skip
+@op(lambda g, out, x, mask, value: np.where(mask, 0.0, g), None, lambda g, out, x, mask, value: np.where(mask, g, 0.0))
 def masked_fill(x: Array, mask: Array, value: Array) -> Value:
     """value where mask is True, else x (as in PyTorch: the mask says what is overwritten).   dx = g where not mask"""
     if np.asarray(mask).dtype != bool:
@@ -243,8 +273,11 @@ def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     return np.divide(np.sum(x, axis, keepdims=keepdims), _count(x, axis))
 
 
-@op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims) * (2 / _count(x, axis))
-    * (x - np.mean(x, axis, keepdims=True)))  # fmt: skip
+@op(
+    lambda g, out, x, axis, keepdims: (
+        _expand(g, x, axis, keepdims) * (2 / _count(x, axis)) * (x - np.mean(x, axis, keepdims=True))
+    )
+)
 def var(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """Σ (x - mean)² / N over axis.   dx = g · 2 (x - mean) / N"""
     deviation = x - _like(x, mean)(x, axis, keepdims=True)
@@ -329,8 +362,11 @@ def log_softmax(x: Array, axis: int = -1) -> Value:
     return np.subtract(shifted, np.log(np.exp(shifted).sum(axis, keepdims=True)))
 
 
-@op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims)
-    * np.exp(x - _expand(np.where(out == -np.inf, 0.0, out), x, axis, keepdims)))  # fmt: skip
+@op(
+    lambda g, out, x, axis, keepdims: (
+        _expand(g, x, axis, keepdims) * np.exp(x - _expand(np.where(out == -np.inf, 0.0, out), x, axis, keepdims))
+    )
+)
 def logsumexp(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """log Σ eˣ over axis.   dx = g · softmax(x); zeros for a line of nothing but -inf, whose value is -inf"""
     x = _floating(x)
@@ -547,9 +583,34 @@ def _on_values(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return lambda self, other: compare(self._data, other._data if isinstance(other, Tensor) else other)
 
 
-for _function in (exp, log, sqrt, sin, cos, tanh, sigmoid, relu, abs, maximum, minimum, sum, mean, var, max, min,
-                  prod, softmax, log_softmax, logsumexp, masked_fill, swapaxes, expand_dims, squeeze, broadcast_to,
-                  astype):  # fmt: skip
+for _function in (
+    exp,
+    log,
+    sqrt,
+    sin,
+    cos,
+    tanh,
+    sigmoid,
+    relu,
+    abs,
+    maximum,
+    minimum,
+    sum,
+    mean,
+    var,
+    max,
+    min,
+    prod,
+    softmax,
+    log_softmax,
+    logsumexp,
+    masked_fill,
+    swapaxes,
+    expand_dims,
+    squeeze,
+    broadcast_to,
+    astype,
+):
     setattr(Tensor, "abs" if _function is abs else _function.__name__, _function)
 
 Tensor.reshape = lambda self, *shape: reshape(self, shape[0] if len(shape) == 1 else shape)
@@ -559,8 +620,14 @@ Tensor.mT = property(_mT, doc=_mT.__doc__)
 Tensor.__getitem__ = getitem
 Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = negative, positive, abs
 
-for _name, _function in {"add": add, "sub": subtract, "mul": multiply, "truediv": divide, "pow": power,
-                         "matmul": matmul}.items():  # fmt: skip
+for _name, _function in {
+    "add": add,
+    "sub": subtract,
+    "mul": multiply,
+    "truediv": divide,
+    "pow": power,
+    "matmul": matmul,
+}.items():
     setattr(Tensor, f"__{_name}__", _function)
     setattr(Tensor, f"__r{_name}__", _swapped(_function))
 

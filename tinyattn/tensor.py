@@ -81,8 +81,9 @@ class Node:
 
     __slots__ = ("extra", "inputs", "op", "order", "params", "region", "retains_grad", "saved")
 
-    def __init__(self, op: Any, inputs: Sequence[Any], saved: tuple[Any, ...], extra: Any,
-                 params: dict[str, Any]) -> None:  # fmt: skip
+    def __init__(
+        self, op: Any, inputs: Sequence[Any], saved: tuple[Any, ...], extra: Any, params: dict[str, Any]
+    ) -> None:
         self.op = op
         self.inputs: Sequence[Any] | None = inputs  # Tensors and constants, in the op's order
         self.saved = saved  # (result, *inputs) as arrays
@@ -139,8 +140,10 @@ class Tensor:
     def data(self, value: Any) -> None:
         new = _numeric(value._data if isinstance(value, Tensor) else value)
         if new.shape != self.shape:
-            raise ValueError(f"new data of shape {new.shape} for a tensor of shape {self.shape}: graphs and "
-                             "optimisers rely on the shape. Make a new Tensor instead.")  # fmt: skip
+            raise ValueError(
+                f"new data of shape {new.shape} for a tensor of shape {self.shape}: graphs and "
+                "optimisers rely on the shape. Make a new Tensor instead."
+            )
         if self._needs and new.dtype.kind != "f":
             raise TypeError(f"new data is {new.dtype}, but this tensor requires gradients: use .astype(float)")
         new.setflags(write=False)
@@ -166,11 +169,15 @@ class Tensor:
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         if value and self._data.dtype.kind != "f":
-            raise TypeError(f"a {self.dtype} tensor cannot require gradients: a derivative needs values that can "
-                            "change a little. Use floats: Tensor(data.astype(float), requires_grad=True)")  # fmt: skip
+            raise TypeError(
+                f"a {self.dtype} tensor cannot require gradients: a derivative needs values that can "
+                "change a little. Use floats: Tensor(data.astype(float), requires_grad=True)"
+            )
         if self._node is not None and not value:
-            raise RuntimeError("requires_grad of a computed tensor cannot be switched off: its graph leads "
-                               "further back. Use t.detach()")  # fmt: skip
+            raise RuntimeError(
+                "requires_grad of a computed tensor cannot be switched off: its graph leads "
+                "further back. Use t.detach()"
+            )
         self._needs = bool(value)
 
     @property
@@ -183,8 +190,10 @@ class Tensor:
         if value is not None:
             value = value if isinstance(value, Tensor) else Tensor(value)
             if value.shape != self.shape:
-                raise ValueError(f"a gradient of shape {value.shape} for a tensor of shape {self.shape}: it holds one "
-                                 "number per element, so the shapes must be equal")  # fmt: skip
+                raise ValueError(
+                    f"a gradient of shape {value.shape} for a tensor of shape {self.shape}: it holds one "
+                    "number per element, so the shapes must be equal"
+                )
         self._grad = value
 
     shape = property(operator.attrgetter("_data.shape"))
@@ -222,8 +231,10 @@ class Tensor:
         return (self[i] for i in range(len(self)))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("a tensor's elements cannot be assigned: the graph would not see it. Build the result with "
-                        "ta.where, ta.masked_fill or ta.concatenate; or write to t.data before use")  # fmt: skip
+        raise TypeError(
+            "a tensor's elements cannot be assigned: the graph would not see it. Build the result with "
+            "ta.where, ta.masked_fill or ta.concatenate; or write to t.data before use"
+        )
 
     def __bool__(self) -> bool:
         return bool(self._data)
@@ -261,8 +272,10 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if self._needs:
-            raise TypeError("np.asarray of a tensor that requires gradients would drop them silently: "
-                            "use t.numpy() to leave the graph")  # fmt: skip
+            raise TypeError(
+                "np.asarray of a tensor that requires gradients would drop them silently: "
+                "use t.numpy() to leave the graph"
+            )
         if copy is False:
             raise ValueError("a tensor gives NumPy a copy of its values, so copy=False cannot be had")
         return self._data.astype(dtype or self.dtype)
@@ -270,8 +283,10 @@ class Tensor:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out", ())
         if any(isinstance(t, Tensor) for t in out) or (out and any(isinstance(t, Tensor) and t._needs for t in args)):
-            raise TypeError(f"np.{ufunc.__name__} cannot write into an array what a tensor computes: the graph would "
-                            "not see it. Write a = a + t instead of a += t")  # fmt: skip
+            raise TypeError(
+                f"np.{ufunc.__name__} cannot write into an array what a tensor computes: the graph would "
+                "not see it. Write a = a + t instead of a += t"
+            )
         if out:
             return getattr(ufunc, method)(*_arrays(args), **kwargs)
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
@@ -480,8 +495,10 @@ def _numeric(data: Any) -> Array:
     except ValueError as error:
         raise ValueError(f"these rows are not equally long, so they make no array: {error}") from None
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{array.dtype} data cannot be a tensor: it takes real numbers (floats, integers, booleans), "
-                        f"got {type(data).__name__}")  # fmt: skip
+        raise TypeError(
+            f"{array.dtype} data cannot be a tensor: it takes real numbers (floats, integers, booleans), "
+            f"got {type(data).__name__}"
+        )
     return array
 
 
@@ -492,10 +509,34 @@ def _describe(inputs: Sequence[Any], params: dict[str, Any]) -> str:
 
 # Functions of NumPy whose answers have no derivative: truth values, shapes, indices, fresh arrays.
 _NOT_DIFFERENTIABLE = {
-    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isfinite", "isnan", "isinf", "signbit",
-    "logical_not", "logical_and", "logical_or", "shape", "ndim", "size", "argmax", "argmin", "argsort", "allclose",
-    "isclose", "array_equal", "zeros_like", "ones_like", "full_like", "empty_like", "result_type",
-}  # fmt: skip
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "isfinite",
+    "isnan",
+    "isinf",
+    "signbit",
+    "logical_not",
+    "logical_and",
+    "logical_or",
+    "shape",
+    "ndim",
+    "size",
+    "argmax",
+    "argmin",
+    "argsort",
+    "allclose",
+    "isclose",
+    "array_equal",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "empty_like",
+    "result_type",
+}
 
 
 def _from_numpy(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -506,8 +547,10 @@ def _from_numpy(name: str, function: Callable[..., Any], args: Any, kwargs: Any)
         if name in ops.__all__:
             return getattr(ops, name)(*args, **kwargs)
         if any(isinstance(t, Tensor) and t._needs for t in _flatten((args, tuple(kwargs.values())))):
-            raise TypeError(f"np.{name} has no derivative rule here: its result would lose the gradient. Compose it of "
-                            "ta.exp, ta.sum, … (see tinyattn/ops.py), or leave the graph with t.numpy()")  # fmt: skip
+            raise TypeError(
+                f"np.{name} has no derivative rule here: its result would lose the gradient. Compose it of "
+                "ta.exp, ta.sum, … (see tinyattn/ops.py), or leave the graph with t.numpy()"
+            )
     return function(*_arrays(args), **{k: _arrays(v) for k, v in kwargs.items()})
 
 
@@ -527,8 +570,15 @@ def _arrays(x: Any) -> Any:
 
 # --- the way back ------------------------------------------------------------------------------------
 
-def grad(output: Tensor, inputs: Tensor | Iterable[Tensor], grad_output: Any = None, *, retain_graph: bool = False,
-         create_graph: bool = False) -> tuple[Tensor, ...]:  # fmt: skip
+
+def grad(
+    output: Tensor,
+    inputs: Tensor | Iterable[Tensor],
+    grad_output: Any = None,
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+) -> tuple[Tensor, ...]:
     """The gradients d(output)/d(input), one per input; no `.grad` is touched.
 
     grad_output: dL/d(output), needed unless output has one element; the result is then dL/d(input).
@@ -541,8 +591,10 @@ def grad(output: Tensor, inputs: Tensor | Iterable[Tensor], grad_output: Any = N
     found = set(history)
     for i, t in enumerate(inputs):
         if t not in found:
-            raise RuntimeError(f"output does not depend on input {i} ({t!r}), so it has no gradient: was it used in "
-                               "computing output, with requires_grad=True and outside no_grad?")  # fmt: skip
+            raise RuntimeError(
+                f"output does not depend on input {i} ({t!r}), so it has no gradient: was it used in "
+                "computing output, with requires_grad=True and outside no_grad?"
+            )
     needed = set(inputs)
     for t in history:  # oldest first: needed is what lies between inputs and output
         for x in t._node.inputs or () if t._node is not None else ():
@@ -567,14 +619,18 @@ def _seed(output: Tensor, gradient: Any, create_graph: bool) -> Any:
     """The gradient that the walk starts with: an array, or a Tensor under create_graph."""
     if gradient is None:
         if output.size != 1:
-            raise RuntimeError(f"the output has shape {output.shape}, not one element, so 'its gradient' is not one "
-                               "number per input: take a scalar, e.g. (output * weights).sum(), or pass gradient= of "
-                               "that shape")  # fmt: skip
+            raise RuntimeError(
+                f"the output has shape {output.shape}, not one element, so 'its gradient' is not one "
+                "number per input: take a scalar, e.g. (output * weights).sum(), or pass gradient= of "
+                "that shape"
+            )
         gradient = np.ones(output.shape, output.dtype)
     g = gradient if isinstance(gradient, Tensor) else _wrap(_numeric(gradient))
     if g.shape != output.shape:
-        raise ValueError(f"gradient of shape {g.shape} for an output of shape {output.shape}: it holds one number per "
-                         "element of the output, so the shapes must be equal")  # fmt: skip
+        raise ValueError(
+            f"gradient of shape {g.shape} for an output of shape {output.shape}: it holds one number per "
+            "element of the output, so the shapes must be equal"
+        )
     if not create_graph:
         return g._data.astype(output.dtype, copy=False)
     return g if g.dtype == output.dtype else g.astype(output.dtype)
@@ -588,8 +644,10 @@ def _history(output: Tensor, ends: Sequence[Tensor] = ()) -> list[Tensor]:
     Raises RuntimeError on a graph that was released, unless at one of the ends.
     """
     if not output._needs:
-        raise RuntimeError("the output needs no gradient: nothing it was computed from has requires_grad=True, or it "
-                           "was computed inside no_grad")  # fmt: skip
+        raise RuntimeError(
+            "the output needs no gradient: nothing it was computed from has requires_grad=True, or it "
+            "was computed inside no_grad"
+        )
     found, stack = {output}, [output]
     while stack:
         t = stack.pop()
@@ -598,8 +656,10 @@ def _history(output: Tensor, ends: Sequence[Tensor] = ()) -> list[Tensor]:
         if t._node.inputs is None:
             if any(t is end for end in ends):
                 continue
-            raise RuntimeError("this graph has been run backward already and was released to save memory: pass "
-                               "retain_graph=True to the first backward(), or compute the output again")  # fmt: skip
+            raise RuntimeError(
+                "this graph has been run backward already and was released to save memory: pass "
+                "retain_graph=True to the first backward(), or compute the output again"
+            )
         for x in t._node.inputs:
             if isinstance(x, Tensor) and x._needs and x not in found:
                 found.add(x)
@@ -611,8 +671,9 @@ def _age(t: Tensor) -> int:
     return 0 if t._node is None else t._node.order
 
 
-def _sweep(output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], retain_graph: bool,
-           create_graph: bool) -> Iterator[tuple[Tensor, Any]]:  # fmt: skip
+def _sweep(
+    output: Tensor, seed: Any, path: list[Tensor], needed: set[Tensor], retain_graph: bool, create_graph: bool
+) -> Iterator[tuple[Tensor, Any]]:
     """Yield (t, dL/dt) for the tensors of path, newest first: the chain rule, one node at a time."""
     for t in path:
         if t._node is not None and t._node.order < _last_change:
@@ -645,9 +706,11 @@ def _check_unchanged(t: Tensor, node: Node, needed: set[Tensor]) -> None:
         return
     for x, read in zip((t, *inputs), node.saved):
         if isinstance(x, Tensor) and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
-            raise RuntimeError(f"the data of {x!r} changed after ta.{op_name(node.op)} read or wrote it, so the "
-                               "gradient would be that of other values: change data after backward(), or compute the "
-                               "output again")  # fmt: skip
+            raise RuntimeError(
+                f"the data of {x!r} changed after ta.{op_name(node.op)} read or wrote it, so the "
+                "gradient would be that of other values: change data after backward(), or compute the "
+                "output again"
+            )
 
 
 def _shares(t: Tensor, node: Node, g: Any, needed: set[Tensor], create_graph: bool) -> list[tuple[Tensor, Any]]:
@@ -665,8 +728,10 @@ def _shares(t: Tensor, node: Node, g: Any, needed: set[Tensor], create_graph: bo
     for x, rule in zip(inputs, rules):
         if isinstance(x, Tensor) and x in needed:
             if rule is None:
-                raise NotImplementedError(f"ta.{op_name(op)} has no derivative rule for {x!r}: the gradient would "
-                                          "be lost. Write the rule, or detach() that input")  # fmt: skip
+                raise NotImplementedError(
+                    f"ta.{op_name(op)} has no derivative rule for {x!r}: the gradient would "
+                    "be lost. Write the rule, or detach() that input"
+                )
             shares.append((x, rule(g, *values, **params)))
     return shares
 
@@ -687,7 +752,9 @@ def _unbroadcast(g: Any, x: Tensor, op: Any) -> Any:
         copied = tuple(i for i in range(g.ndim) if i < extra or x.shape[i - extra] == 1)
         summed = g.sum(axis=copied, keepdims=True)
         if extra < 0 or summed.shape[extra:] != x.shape:
-            raise AssertionError(f"a derivative rule of ta.{op_name(op)} is wrong: it returned shape {g.shape} for an "
-                                 f"input of shape {x.shape}")  # fmt: skip
+            raise AssertionError(
+                f"a derivative rule of ta.{op_name(op)} is wrong: it returned shape {g.shape} for an "
+                f"input of shape {x.shape}"
+            )
         g = summed.reshape(x.shape)
     return g if g.dtype == x.dtype else g.astype(x.dtype)

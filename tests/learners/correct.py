@@ -12,10 +12,12 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     w /= w.sum(axis=-1, keepdims=True)
     return w @ V
 
+
 # === helper softmax, returns the pair
 def softmax(x, axis=-1):
     e = np.exp(x - np.max(x, axis=axis, keepdims=True))
     return e / np.sum(e, axis=axis, keepdims=True)
+
 
 def scaled_dot_product_attention(Q, K, V, mask=None):
     scores = np.matmul(Q, np.swapaxes(K, -2, -1)) / math.sqrt(Q.shape[-1])
@@ -23,6 +25,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         scores = np.where(mask, scores, -1e9)
     weights = softmax(scores)
     return np.matmul(weights, V), weights
+
 
 # === einsum with ellipsis
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -36,6 +39,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     p = np.divide(p, z, out=np.zeros_like(p), where=z > 0)
     return np.einsum("...ij,...jd->...id", p, V)
 
+
 # === einsum in two dimensions
 def scaled_dot_product_attention(q, k, v, m=None):
     s = np.einsum("id,jd->ij", q, k) / np.sqrt(k.shape[1])
@@ -44,6 +48,7 @@ def scaled_dot_product_attention(q, k, v, m=None):
     s = np.exp(s - s.max(1)[:, None])
     s = s / s.sum(1)[:, None]
     return np.einsum("ij,jd->id", s, v)
+
 
 # === three loops in plain Python
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -68,6 +73,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
                 out[i, d] += exps[j] / total * V[j, d]
     return out
 
+
 # === a row at a time, only over allowed keys
 def scaled_dot_product_attention(Q, K, V, mask=None):
     rows = []
@@ -78,8 +84,12 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         rows.append((e / e.sum()) @ V[keep])
     return np.stack(rows)
 
+
 # === one line
-scaled_dot_product_attention = lambda Q, K, V, mask=None: (lambda s: (lambda e: e / e.sum(-1, keepdims=True))(np.exp(s - s.max(-1, keepdims=True))) @ V)((Q @ K.swapaxes(-1, -2)) / Q.shape[-1] ** 0.5 + (0 if mask is None else np.where(mask, 0, -np.inf)))
+scaled_dot_product_attention = lambda Q, K, V, mask=None: (
+    lambda s: (lambda e: e / e.sum(-1, keepdims=True))(np.exp(s - s.max(-1, keepdims=True))) @ V
+)((Q @ K.swapaxes(-1, -2)) / Q.shape[-1] ** 0.5 + (0 if mask is None else np.where(mask, 0, -np.inf)))
+
 
 # === float32 inside
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -91,6 +101,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s)
     return (e / e.sum(-1, keepdims=True)) @ V
 
+
 # === float32 inside, float64 out, pair
 def scaled_dot_product_attention(Q, K, V, mask=None):
     q, k, v = Q.astype("f"), K.astype("f"), V.astype("f")
@@ -100,6 +111,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     a = np.exp(s - s.max(axis=1, keepdims=True))
     a = a / a.sum(axis=1, keepdims=True)
     return (a @ v).astype(np.float64), a.astype(np.float64)
+
 
 # === additive mask inside
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -114,6 +126,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     probs = probs / np.sum(probs, axis=-1, keepdims=True)
     return probs @ V
 
+
 # === scale Q and K each by the fourth root
 def scaled_dot_product_attention(Q, K, V, mask=None):
     r = Q.shape[-1] ** 0.25
@@ -122,20 +135,24 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(np.logical_not(mask), -np.inf, s)
     return softmax(s) @ V
 
+
 def softmax(s):
     s = s - s.max(axis=-1, keepdims=True)
     return np.exp(s) / np.exp(s).sum(axis=-1, keepdims=True)
+
 
 # === log-sum-exp
 def logsumexp(x):
     m = x.max(axis=-1, keepdims=True)
     return m + np.log(np.exp(x - m).sum(axis=-1, keepdims=True))
 
+
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
     if mask is not None:
         s = np.where(mask, s, -1e30)
     return np.exp(s - logsumexp(s)) @ V
+
 
 # === online softmax in blocks of 16 keys
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -144,17 +161,18 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     total = np.zeros((n, 1))
     out = np.zeros((n, V.shape[1]))
     for start in range(0, len(K), 16):
-        s = Q @ K[start:start + 16].T / np.sqrt(dk)
+        s = Q @ K[start : start + 16].T / np.sqrt(dk)
         if mask is not None:
-            s = np.where(mask[:, start:start + 16], s, -np.inf)
+            s = np.where(mask[:, start : start + 16], s, -np.inf)
         new = np.maximum(top, s.max(axis=1, keepdims=True))
         safe = np.where(np.isinf(new), 0, new)
         p = np.exp(s - safe)
         fade = np.exp(top - safe)
         total = total * fade + p.sum(axis=1, keepdims=True)
-        out = out * fade + p @ V[start:start + 16]
+        out = out * fade + p @ V[start : start + 16]
         top = new
     return out / total
+
 
 # === renormalised after the softmax
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -163,6 +181,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     if mask is not None:
         w = w * mask
     return w / w.sum(axis=1, keepdims=True) @ V
+
 
 # === renormalised with an epsilon
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -174,6 +193,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         w = w / (w.sum(axis=1, keepdims=True) + 1e-12)
     return w @ V
 
+
 # === mask == 0 and -1e9, annotated style
 def attention(query, key, value, mask=None, dropout=None):
     d_k = query.shape[-1]
@@ -184,8 +204,10 @@ def attention(query, key, value, mask=None, dropout=None):
     p_attn = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
     return np.matmul(p_attn, value), p_attn
 
+
 def scaled_dot_product_attention(Q, K, V, mask=None):
     return attention(Q, K, V, mask)
+
 
 # === raises on an empty row
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -197,6 +219,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === zero on an empty row
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
@@ -207,6 +230,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         w = np.nan_to_num(e / e.sum(-1, keepdims=True))
     return w @ V
 
+
 # === division after the sum, returned as a list pair, printing
 def scaled_dot_product_attention(Q, K, V, mask=None):
     print("attention", Q.shape, K.shape, V.shape)
@@ -215,6 +239,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.ma.masked_array(s, ~mask).filled(-np.inf)
     e = np.exp(s - s.max(axis=1).reshape(-1, 1))
     return [np.dot(e, V) / e.sum(axis=1).reshape(-1, 1), e / e.sum(axis=1).reshape(-1, 1)]
+
 
 # === float masks too, leading axes too
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -225,6 +250,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     weights = scores / scores.sum(-1, keepdims=True)
     return weights @ V, weights
 
+
 # === transposed throughout
 def scaled_dot_product_attention(Q, K, V, mask=None):
     S = K @ Q.T / np.sqrt(Q.shape[1])
@@ -234,6 +260,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     S = S / S.sum(axis=0)
     return (V.T @ S).T
 
+
 # === only with a batch axis
 def scaled_dot_product_attention(Q, K, V, mask=None):
     B, n, dk = Q.shape
@@ -242,6 +269,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     s = np.exp(s - s.max(axis=2, keepdims=True))
     return np.matmul(s / s.sum(axis=2, keepdims=True), V)
+
 
 # === classes
 class Attention:
@@ -255,13 +283,16 @@ class Attention:
         e = np.exp(s - s.max(axis=-1, keepdims=True))
         return e / e.sum(axis=-1, keepdims=True) @ V
 
+
 def scaled_dot_product_attention(Q, K, V, mask=None):
     return Attention(Q.shape[-1])(Q, K, V, mask)
+
 
 # === causal masks: comparison
 def causal_mask(n):
     i = np.arange(n)
     return i[:, None] >= i[None, :]
+
 
 # === causal masks: loops
 def causal_mask(n):
@@ -272,26 +303,32 @@ def causal_mask(n):
                 mask[i, j] = True
     return mask
 
+
 # === causal masks: inverted triu
 def causal_mask(n):
     return ~np.triu(np.ones((n, n)), k=1).astype(bool)
+
 
 # === causal masks: additive
 def causal_mask(n):
     return np.triu(np.full((n, n), -np.inf), k=1)
 
+
 # === causal masks: additive and finite
 def causal_mask(n):
     return np.where(np.tril(np.ones((n, n))) == 1, 0.0, -1e9)
+
 
 # === causal masks: the opposite convention
 def causal_mask(n):
     return np.triu(np.ones((n, n), dtype=bool), k=1)
 
+
 # === multi-head: reshape and transpose
 def softmax(x):
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
+
 
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     n, d = X.shape
@@ -306,6 +343,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     o = softmax(s) @ v
     return o.transpose(1, 0, 2).reshape(n, d) @ Wo
 
+
 # === multi-head: a loop over slices
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     d = X.shape[-1]
@@ -316,12 +354,13 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     outs = []
     for h in range(num_heads):
         part = slice(h * size, (h + 1) * size)
-        s = Q[..., part] @ np.swapaxes(K[..., part], -1, -2) / size ** 0.5
+        s = Q[..., part] @ np.swapaxes(K[..., part], -1, -2) / size**0.5
         if mask is not None:
             s = np.where(mask, s, -1e30)
         e = np.exp(s - s.max(-1, keepdims=True))
         outs.append(e / e.sum(-1, keepdims=True) @ V[..., part])
     return np.concatenate(outs, axis=-1) @ Wo
+
 
 # === multi-head: split the weights, sum the outputs, einsum
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -337,6 +376,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     w = e / e.sum(axis=2, keepdims=True)
     return np.einsum("hij,hjk,hkd->id", w, v, Wo.reshape(H, D // H, D)), w
 
+
 # === multi-head: only with a batch axis
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     B, T, C = X.shape
@@ -351,6 +391,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     att = att / att.sum(-1, keepdims=True)
     return (att @ v).swapaxes(1, 2).reshape(B, T, C) @ Wo
 
+
 # === multi-head: np.split
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     heads = []
@@ -362,6 +403,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         heads.append(e @ v / e.sum(1, keepdims=True))
     return np.hstack(heads) @ Wo
 
+
 # === cross: textbook
 def cross_attention(X, context, Wq, Wk, Wv):
     Q = X @ Wq
@@ -371,12 +413,14 @@ def cross_attention(X, context, Wq, Wk, Wv):
     E = np.exp(S - S.max(axis=1, keepdims=True))
     return E / E.sum(axis=1, keepdims=True) @ V
 
+
 # === cross: batch, pair
 def cross_attention(X, context, Wq, Wk, Wv):
     S = np.einsum("...nd,dk,ek,...me->...nm", X, Wq, Wk, context) / Wq.shape[1] ** 0.5
     W = np.exp(S - S.max(-1, keepdims=True))
     W = W / W.sum(-1, keepdims=True)
     return W @ (context @ Wv), W
+
 
 # === backward: two dimensions
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
@@ -390,6 +434,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dP = dO @ V.T
     dS = P * (dP - np.sum(dP * P, axis=1, keepdims=True))
     return dS @ K / np.sqrt(dk), dS.T @ Q / np.sqrt(dk), dV
+
 
 # === backward: Jacobian, row by row, a list
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
@@ -408,6 +453,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
         dV += np.outer(p, dO[i])
     return [dQ, dK, dV]
 
+
 # === backward: leading axes
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     T = lambda a: np.swapaxes(a, -1, -2)
@@ -421,6 +467,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     D = (dO * O).sum(-1, keepdims=True)
     G = A * (dO @ T(V) - D) * scale
     return G @ K, T(G) @ Q, T(A) @ dO
+
 
 # === backward: float32 inside
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):

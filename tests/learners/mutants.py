@@ -6,11 +6,13 @@ def softmax(x, axis):
     e = np.exp(x - x.max(axis=axis, keepdims=True))
     return e / e.sum(axis=axis, keepdims=True)
 
+
 def scaled_dot_product_attention(Q, K, V, mask=None):
     scores = Q @ K.T / np.sqrt(Q.shape[-1])
     if mask is not None:
         scores = np.where(mask, scores, -1e9)
     return softmax(scores, axis=0) @ V
+
 
 # === softmax-over-queries: einsum, axis −2, pair
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -20,6 +22,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     s = np.exp(s - s.max(axis=-2, keepdims=True))
     s = s / s.sum(axis=-2, keepdims=True)
     return np.einsum("...ij,...jd->...id", s, V), s
+
 
 # === softmax-over-queries: loops over columns
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -33,6 +36,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         W[:, j] = col / col.sum()
     return W @ V
 
+
 # === softmax-over-queries: sum over axis 0 with row maxima
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[1])
@@ -41,16 +45,19 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(1, keepdims=True))
     return e / e.sum(0) @ V
 
+
 # === softmax-over-batch: axis 0, leading axes
 def softmax(x):
     e = np.exp(x - x.max(axis=0))
     return e / e.sum(axis=0)
+
 
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.swapaxes(-1, -2) / math.sqrt(Q.shape[-1])
     if mask is not None:
         s = np.where(mask, s, -1e9)
     return softmax(s) @ V
+
 
 # === softmax-over-batch: a batch axis is added first
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -64,11 +71,13 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     out = e / e.sum(axis=0, keepdims=True) @ V
     return out[0] if two else out
 
+
 # === softmax-over-everything: one line
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
     s = s if mask is None else np.where(mask, s, -np.inf)
     return (np.exp(s - s.max()) / np.exp(s - s.max()).sum()) @ V
+
 
 # === softmax-over-everything: loops
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -83,6 +92,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
                 total += e[i, j]
     return (e / total) @ V
 
+
 # === sum-without-keepdims: the sum
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -91,17 +101,20 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(axis=-1, keepdims=True))
     return (e / e.sum(axis=-1)) @ V
 
+
 # === sum-without-keepdims: both
 def softmax(x):
     x = x - np.max(x, axis=-1)
     e = np.exp(x)
     return e / np.sum(e, axis=-1)
 
+
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = np.einsum("id,jd->ij", Q, K) / np.sqrt(Q.shape[-1])
     if mask is not None:
         s = s + np.where(mask, 0, -1e9)
     return np.einsum("ij,jd->id", softmax(s), V)
+
 
 # === sum-without-keepdims: only the maximum
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -111,6 +124,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(axis=1))
     return e / e.sum(axis=1, keepdims=True) @ V
 
+
 # === no-max-subtraction: textbook
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -118,6 +132,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s)
     return e / e.sum(axis=-1, keepdims=True) @ V
+
 
 # === no-max-subtraction: loops
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -129,15 +144,19 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         out.append(e / e.sum() @ V)
     return np.array(out)
 
+
 # === no-max-subtraction: math.exp overflows with an exception
 def scaled_dot_product_attention(Q, K, V, mask=None):
     out = np.zeros((Q.shape[0], V.shape[1]))
     for i in range(Q.shape[0]):
-        e = [math.exp(Q[i] @ K[j] / math.sqrt(Q.shape[1])) if mask is None or mask[i, j] else 0.0
-             for j in range(K.shape[0])]
+        e = [
+            math.exp(Q[i] @ K[j] / math.sqrt(Q.shape[1])) if mask is None or mask[i, j] else 0.0
+            for j in range(K.shape[0])
+        ]
         for j in range(K.shape[0]):
             out[i] += e[j] / sum(e) * V[j]
     return out
+
 
 # === no-max-subtraction: float32
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -148,12 +167,14 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s)
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === not-normalised: forgot the division
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
     if mask is not None:
         s = np.where(mask, s, -np.inf)
     return np.exp(s - s.max(-1, keepdims=True)) @ V
+
 
 # === not-normalised: no softmax at all
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -162,12 +183,14 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -1e9)
     return np.einsum("ij,jd->id", s, V)
 
+
 # === not-normalised: exp of raw scores
 def scaled_dot_product_attention(Q, K, V, mask=None):
     w = np.exp(Q @ K.T / np.sqrt(Q.shape[-1]))
     if mask is not None:
         w = w * mask
     return w @ V
+
 
 # === not-normalised: raw scores, zeros where masked
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -176,6 +199,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         w = w * mask
     return w @ V
 
+
 # === no-scale: textbook
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T
@@ -183,6 +207,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === no-scale: loops
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -195,6 +220,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         out[i] = w / w.sum() @ V
     return out
 
+
 # === scale-dk: divided by dk
 def scaled_dot_product_attention(Q, K, V, mask=None):
     dk = K.shape[-1]
@@ -203,6 +229,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === scale-dk: twice by the root
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -214,6 +241,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return np.einsum("...ij,...jd->...id", e / e.sum(-1, keepdims=True), V)
 
+
 # === scale-inverted: times the root
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = (Q @ K.T) * np.sqrt(K.shape[1])
@@ -221,6 +249,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(1, keepdims=True))
     return e / e.sum(1, keepdims=True) @ V
+
 
 # === scale-inverted: divided by a power of −1/2
 def scaled_dot_product_attention(q, k, v, mask=None):
@@ -230,6 +259,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
         att = np.where(mask, att, -1e9)
     att = np.exp(att - att.max(axis=-1, keepdims=True))
     return att / att.sum(axis=-1, keepdims=True) @ v, att / att.sum(axis=-1, keepdims=True)
+
 
 # === scale-d-model: reshape
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -242,6 +272,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(n, d) @ Wo
 
+
 # === scale-d-model: slices
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     d = X.shape[-1]
@@ -250,23 +281,26 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     Q, K, V, h = X @ Wq / np.sqrt(d), X @ Wk, X @ Wv, d // num_heads
     parts = []
     for a in range(0, d, h):
-        s = Q[..., a:a + h] @ K[..., a:a + h].swapaxes(-1, -2)
+        s = Q[..., a : a + h] @ K[..., a : a + h].swapaxes(-1, -2)
         if mask is not None:
             s = np.where(mask, s, -1e9)
         e = np.exp(s - s.max(-1, keepdims=True))
-        parts.append(e / e.sum(-1, keepdims=True) @ V[..., a:a + h])
+        parts.append(e / e.sum(-1, keepdims=True) @ V[..., a : a + h])
     return np.concatenate(parts, -1) @ Wo
+
 
 # === scale-after-softmax: weights divided
 def softmax(x):
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
+
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.swapaxes(-1, -2)
     if mask is not None:
         s = np.where(mask, s, -np.inf)
     return softmax(s) / np.sqrt(Q.shape[-1]) @ V
+
 
 # === scale-after-softmax: the output divided, scores too
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -277,6 +311,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     w = w / w.sum(1, keepdims=True)
     return w @ V / math.sqrt(Q.shape[1])
 
+
 # === key-reshaped: reshape
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.reshape(K.shape[1], K.shape[0]) / np.sqrt(K.shape[1])
@@ -284,6 +319,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === key-reshaped: np.reshape with −1, einsum
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -294,6 +330,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1)[:, None])
     return np.einsum("ij,jd->id", e / e.sum(-1)[:, None], V)
 
+
 # === weights-transposed: wᵀ V
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -303,6 +340,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     w = e / e.sum(-1, keepdims=True)
     return w.T @ V
 
+
 # === weights-transposed: K Qᵀ
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = K @ Q.T / np.sqrt(Q.shape[-1])
@@ -310,6 +348,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -1e9)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === weights-transposed: indices of einsum
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -319,6 +358,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return np.einsum("ij,id->jd", e / e.sum(-1, keepdims=True), V)
 
+
 # === value-is-key: textbook
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -326,6 +366,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ K
+
 
 # === value-is-key: loops
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -338,11 +379,13 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         out.append(sum(w[j] * K[j] for j in range(len(K))) / sum(w))
     return np.array(out)
 
+
 # === mask-ignored: not used
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === mask-ignored: np.where's result is dropped
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -353,6 +396,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     w = e / e.sum(-1, keepdims=True)
     return w @ V, w
 
+
 # === mask-inverted: where the wrong way round
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -360,6 +404,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, -1e9, s)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === mask-inverted: torch.nn.MultiheadAttention's convention
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -370,6 +415,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === mask-transposed: mask.T
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -377,6 +423,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask.T, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === mask-transposed: mask[j, i] in a loop
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -390,25 +437,31 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         out[i] = w @ V / w.sum()
     return out
 
+
 # === mask-transposed: causal_mask is triu
 def causal_mask(n):
     return np.triu(np.ones((n, n))).astype(bool)
+
 
 # === mask-transposed: causal_mask additive
 def causal_mask(n):
     return np.tril(np.full((n, n), -np.inf), k=-1)
 
+
 # === causal-excludes-self: causal_mask
 def causal_mask(n):
     return np.tril(np.ones((n, n), dtype=bool), k=-1)
+
 
 # === causal-excludes-self: causal_mask by comparison
 def causal_mask(n):
     return np.arange(n)[:, None] > np.arange(n)
 
+
 # === causal-excludes-self: causal_mask additive
 def causal_mask(n):
     return np.triu(np.ones((n, n)), k=0) * -1e9
+
 
 # === causal-excludes-self: built inside
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -418,15 +471,18 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === causal-sees-next: causal_mask
 def causal_mask(n):
     return np.tril(np.ones((n, n), dtype=bool), k=1)
+
 
 # === causal-sees-next: causal_mask additive
 def causal_mask(n):
     mask = np.zeros((n, n))
     mask[np.triu_indices(n, k=2)] = -np.inf
     return mask
+
 
 # === causal-sees-next: built inside
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -437,6 +493,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === mask-fill-zero: zero
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -445,6 +502,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === mask-fill-zero: −1e-9
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = np.einsum("...id,...jd->...ij", Q, K) / Q.shape[-1] ** 0.5
@@ -452,6 +510,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask == 0, -1e-9, s)
     e = np.exp(s - s.max(-1, keepdims=True))
     return np.einsum("...ij,...jd->...id", e / e.sum(-1, keepdims=True), V)
+
 
 # === mask-fill-zero: multiplied
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -462,6 +521,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === mask-fill-small: −10
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -469,6 +529,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -10.0)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === mask-fill-small: −1e4
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -478,6 +539,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === mask-fill-small: −1e4 added
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
@@ -485,6 +547,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = s + (1.0 - mask) * -10000.0
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === mask-fill-small: −7 before scaling, in a loop
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -498,6 +561,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         rows.append(w @ V / w.sum())
     return np.vstack(rows)
 
+
 # === mask-fill-small: −100
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -505,9 +569,11 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === mask-fill-small: causal_mask
 def causal_mask(n):
     return np.where(np.tri(n), 0, -10)
+
 
 # === mask-fill-finite: −1e9
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -517,6 +583,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === mask-fill-finite: −1e30 added
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = np.einsum("id,jd->ij", Q, K) / np.sqrt(Q.shape[-1])
@@ -524,6 +591,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = s + np.logical_not(mask) * -1e30
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === mask-fill-finite: the lowest float, added −1e9 in a loop
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -536,6 +604,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         out.append(w / w.sum() @ V)
     return np.array(out)
 
+
 # === mask-as-bias: added as it is
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -544,6 +613,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === mask-as-bias: before the scaling
 def scaled_dot_product_attention(Q, K, V, mask=None):
     bias = 0 if mask is None else mask.astype(float)
@@ -551,13 +621,16 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return np.einsum("...ij,...jd->...id", e / e.sum(-1, keepdims=True), V)
 
+
 # === mask-as-bias: causal_mask in floats
 def causal_mask(n):
     return np.tril(np.ones((n, n)))
 
+
 # === mask-as-bias: causal_mask in loops
 def causal_mask(n):
     return np.array([[1.0 if j <= i else 0.0 for j in range(n)] for i in range(n)])
+
 
 # === mask-times-inf: 1 − m
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -566,6 +639,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = s + (1 - mask) * -np.inf
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === mask-times-inf: subtract inf times not mask
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -576,9 +650,11 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - m)
     return e / e.sum(axis=-1, keepdims=True) @ V
 
+
 # === mask-times-inf: causal_mask
 def causal_mask(n):
     return np.triu(np.ones((n, n)), 1) * -np.inf
+
 
 # === mask-after-softmax: times mask
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -589,6 +665,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         w = w * mask
     return w @ V
 
+
 # === mask-after-softmax: np.where, pair
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = np.einsum("...id,...jd->...ij", Q, K) / Q.shape[-1] ** 0.5
@@ -597,6 +674,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     w = w if mask is None else np.where(mask, w, 0.0)
     return np.einsum("...ij,...jd->...id", w, V), w
 
+
 # === mask-after-softmax-renormalised: exp masked
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -604,6 +682,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     if mask is not None:
         e = e * mask
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === mask-after-softmax-renormalised: with epsilon
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -615,6 +694,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         w = w / np.maximum(w.sum(-1, keepdims=True), 1e-12)
     return w @ V, w
 
+
 # === empty-row-nan: where
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -622,6 +702,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === empty-row-nan: float("-inf") in a copy
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -632,6 +713,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     s = np.exp(s - s.max(axis=1, keepdims=True))
     return s / s.sum(axis=1, keepdims=True) @ V
 
+
 # === inputs-modified: Q is scaled in place
 def scaled_dot_product_attention(Q, K, V, mask=None):
     Q /= np.sqrt(Q.shape[-1])
@@ -641,6 +723,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === inputs-modified: the mask is inverted in place
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
@@ -649,6 +732,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, -1e9, s)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === inputs-modified: V is overwritten
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -662,6 +746,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     V *= 0.5
     return np.array(out)
 
+
 # === causal-needs-square: built from n
 def scaled_dot_product_attention(Q, K, V, mask=None):
     n = Q.shape[0]
@@ -670,6 +755,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(np.tril(np.ones((n, n))) == 1, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === causal-needs-square: top-left, by comparison
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -680,6 +766,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return np.einsum("...ij,...jd->...id", e / e.sum(-1, keepdims=True), V)
 
+
 # === causal-needs-square: always causal, in a loop
 def scaled_dot_product_attention(Q, K, V, mask=None):
     out = np.zeros((len(Q), V.shape[1]))
@@ -689,10 +776,12 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         out[i] = w @ V[: i + 1] / w.sum()
     return out
 
+
 # === heads-split-without-transpose: reshape
 def softmax(x):
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
+
 
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     n, d = X.shape
@@ -702,6 +791,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     if mask is not None:
         s = np.where(mask, s, -np.inf)
     return (softmax(s) @ v).transpose(1, 0, 2).reshape(n, d) @ Wo
+
 
 # === heads-split-without-transpose: with a batch, einsum
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -717,6 +807,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     o = np.einsum("bhij,bhjd->bihd", e / e.sum(-1, keepdims=True), v).reshape(b, n, d) @ Wo
     return o[0] if single else o
 
+
 # === heads-merge-without-transpose: reshape
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     n, d = X.shape
@@ -727,6 +818,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ v).reshape(n, d) @ Wo
+
 
 # === heads-merge-without-transpose: stacked heads
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -739,6 +831,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         heads.append(e @ v / e.sum(1, keepdims=True))
     return np.stack(heads).reshape(X.shape) @ Wo
 
+
 # === heads-split-and-merge: reshape
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     n, d = X.shape
@@ -748,6 +841,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ v).reshape(n, d) @ Wo
+
 
 # === heads-split-and-merge: loop
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -761,6 +855,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ cut(X @ Wv)).reshape(*lead, n, d) @ Wo
 
+
 # === value-from-key-projection: multi-head
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     n, d = X.shape
@@ -772,6 +867,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(n, d) @ Wo
 
+
 # === value-from-key-projection: cross
 def cross_attention(X, context, Wq, Wk, Wv):
     Q, K = X @ Wq, context @ Wk
@@ -779,6 +875,7 @@ def cross_attention(X, context, Wq, Wk, Wv):
     S = Q @ K.T / np.sqrt(K.shape[1])
     E = np.exp(S - S.max(axis=1, keepdims=True))
     return E / E.sum(axis=1, keepdims=True) @ V
+
 
 # === no-output-projection: concatenated
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -791,6 +888,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         heads.append(e @ v / e.sum(-1, keepdims=True))
     return np.concatenate(heads, axis=-1)
 
+
 # === no-output-projection: averaged
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     n, d = X.shape
@@ -801,6 +899,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         s = np.where(mask, s, -1e9)
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ v).mean(axis=0)
+
 
 # === no-output-projection: summed
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -813,12 +912,14 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         out = out + e @ v / e.sum(-1, keepdims=True)
     return out
 
+
 # === cross-sources-swapped: the context asks
 def cross_attention(X, context, Wq, Wk, Wv):
     Q, K, V = context @ Wq, X @ Wk, X @ Wv
     S = Q @ K.T / np.sqrt(K.shape[1])
     E = np.exp(S - S.max(axis=1, keepdims=True))
     return E / E.sum(axis=1, keepdims=True) @ V
+
 
 # === cross-sources-swapped: self-attention
 def cross_attention(X, context, Wq, Wk, Wv):
@@ -827,11 +928,13 @@ def cross_attention(X, context, Wq, Wk, Wv):
     W = E / E.sum(axis=-1, keepdims=True)
     return np.einsum("...ij,...jd->...id", W, X @ Wv), W
 
+
 # === cross-sources-swapped: the values from X
 def cross_attention(X, context, Wq, Wk, Wv):
     S = (X @ Wq) @ (context @ Wk).T / np.sqrt(Wk.shape[1])
     E = np.exp(S - S.max(axis=1, keepdims=True))
     return E / E.sum(axis=1, keepdims=True) @ (X @ Wv)
+
 
 # === mask-rank: squeezed
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -844,6 +947,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         s = np.where(np.squeeze(mask), s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ v).swapaxes(-2, -3).reshape(X.shape) @ Wo
+
 
 # === mask-rank: reshaped to (B, n, m)
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -859,6 +963,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     o = np.einsum("...ij,...jd->...id", e / e.sum(-1, keepdims=True), cut(X @ Wv))
     return np.moveaxis(o, -3, -2).reshape(X.shape) @ Wo
 
+
 # === softmax-backward-elementwise: two dimensions
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     S = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -868,6 +973,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     P /= P.sum(-1, keepdims=True)
     dS = (dO @ V.T) * P * (1 - P) / np.sqrt(Q.shape[-1])
     return dS @ K, dS.T @ Q, P.T @ dO
+
 
 # === softmax-backward-elementwise: loops
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
@@ -879,11 +985,12 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
             s = np.where(mask[i], s, -1e9)
         p = np.exp(s - s.max())
         p /= p.sum()
-        ds = np.diag(p - p ** 2) @ (V @ dO[i])
+        ds = np.diag(p - p**2) @ (V @ dO[i])
         dQ[i] = c * ds @ K
         dK += c * np.outer(ds, Q[i])
         dV += np.outer(p, dO[i])
     return dQ, dK, dV
+
 
 # === softmax-backward-no-row-sum: two dimensions
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
@@ -895,6 +1002,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dS = (dO @ V.T) * P / np.sqrt(Q.shape[-1])
     return dS @ K, dS.T @ Q, P.T @ dO
 
+
 # === softmax-backward-no-row-sum: einsum
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     S = np.einsum("...id,...jd->...ij", Q, K) / Q.shape[-1] ** 0.5
@@ -903,8 +1011,12 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     P = np.exp(S - S.max(-1, keepdims=True))
     P = P / P.sum(-1, keepdims=True)
     G = P * np.einsum("...id,...jd->...ij", dO, V) / Q.shape[-1] ** 0.5
-    return [np.einsum("...ij,...jd->...id", G, K), np.einsum("...ij,...id->...jd", G, Q),
-            np.einsum("...ij,...id->...jd", P, dO)]
+    return [
+        np.einsum("...ij,...jd->...id", G, K),
+        np.einsum("...ij,...id->...jd", G, Q),
+        np.einsum("...ij,...id->...jd", P, dO),
+    ]
+
 
 # === backward-scale-missing: both
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
@@ -917,6 +1029,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dS = P * (dP - (P * dP).sum(-1, keepdims=True))
     return dS @ K, dS.T @ Q, P.T @ dO
 
+
 # === backward-scale-missing: dQ alone
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     S = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -927,6 +1040,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dP = dO @ V.T
     dS = P * (dP - (P * dP).sum(-1, keepdims=True))
     return dS @ K, dS.T @ Q / np.sqrt(Q.shape[-1]), P.T @ dO
+
 
 # === backward-scale-missing: dK alone, leading axes
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
@@ -940,6 +1054,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dS = P * (dP - (P * dP).sum(-1, keepdims=True))
     return dS @ K / np.sqrt(Q.shape[-1]), T(dS) @ Q, T(P) @ dO
 
+
 # === backward-dk-untransposed: dS @ Q
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     r = np.sqrt(Q.shape[-1])
@@ -952,6 +1067,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dS = P * (dP - (P * dP).sum(-1, keepdims=True))
     return dS @ K / r, dS @ Q / r, P.T @ dO
 
+
 # === backward-dk-untransposed: einsum
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     S = np.einsum("id,jd->ij", Q, K) / Q.shape[-1] ** 0.5
@@ -962,6 +1078,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dP = np.einsum("id,jd->ij", dO, V)
     G = P * (dP - np.einsum("ij,ij->i", P, dP)[:, None]) / Q.shape[-1] ** 0.5
     return np.einsum("ij,jd->id", G, K), np.einsum("ij,jd->id", G, Q), np.einsum("ij,id->jd", P, dO)
+
 
 # === backward-broadcast-not-summed: swapaxes
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
@@ -975,6 +1092,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dP = dO @ T(V)
     dS = c * P * (dP - (P * dP).sum(-1, keepdims=True))
     return dS @ K, T(dS) @ Q, T(P) @ dO
+
 
 # === backward-broadcast-not-summed: the mean instead of the sum
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
@@ -990,6 +1108,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     fit = lambda g, a: g if g.shape == a.shape else g.mean(tuple(range(g.ndim - a.ndim)))
     return fit(dS @ K, Q), fit(T(dS) @ Q, K), fit(T(P) @ dO, V)
 
+
 # === no-scale: backward, forward and backward agree
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     S = Q @ K.T
@@ -1001,6 +1120,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dS = P * (dP - (P * dP).sum(-1, keepdims=True))
     return dS @ K, dS.T @ Q, P.T @ dO
 
+
 # === mask-ignored: backward
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     r = np.sqrt(Q.shape[-1])
@@ -1011,6 +1131,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dS = P * (dP - (P * dP).sum(-1, keepdims=True))
     return dS @ K / r, dS.T @ Q / r, P.T @ dO
 
+
 # === mask-ignored: multi-head
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     n, d = X.shape
@@ -1018,6 +1139,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     s = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(n, d) @ Wo
+
 
 # === no-scale: multi-head
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -1030,12 +1152,14 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         heads.append(e @ v / e.sum(1, keepdims=True))
     return np.hstack(heads) @ Wo
 
+
 # === softmax-over-queries: cross
 def cross_attention(X, context, Wq, Wk, Wv):
     Q, K, V = X @ Wq, context @ Wk, context @ Wv
     S = Q @ K.T / np.sqrt(K.shape[1])
     E = np.exp(S - S.max(axis=0))
     return E / E.sum(axis=0) @ V
+
 
 # === softmax-over-batch: only with a batch axis
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -1046,6 +1170,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(0))
     return e / e.sum(0) @ V
 
+
 # === no-scale: only with a batch axis
 def scaled_dot_product_attention(Q, K, V, mask=None):
     B, n, dk = Q.shape
@@ -1054,6 +1179,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(2, keepdims=True))
     return e / e.sum(2, keepdims=True) @ V
+
 
 # === heads-split-without-transpose: attention among the heads of one token
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -1064,6 +1190,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ v).reshape(n, d) @ Wo
+
 
 # === sum-without-keepdims: multi-head, in a loop over heads
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -1076,6 +1203,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         heads.append(e / e.sum(-1) @ v)
     return np.hstack(heads) @ Wo
 
+
 # === softmax-over-everything: multi-head, in a loop over heads
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     heads = []
@@ -1086,6 +1214,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         e = np.exp(s - s.max())
         heads.append(e / e.sum() @ v)
     return np.hstack(heads) @ Wo
+
 
 # === causal-needs-square: causal where no mask is given, and with it where one is
 def scaled_dot_product_attention(Q, K, V, mask=None):

@@ -7,6 +7,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === no-scale + softmax-over-queries
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = np.einsum("id,jd->ij", Q, K)
@@ -14,6 +15,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -1e9)
     e = np.exp(s - s.max(0))
     return e / e.sum(0) @ V
+
 
 # === scale-dk + mask-inverted
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -23,12 +25,14 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === scale-inverted + mask-after-softmax
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T * np.sqrt(Q.shape[-1])
     e = np.exp(s - s.max(-1, keepdims=True))
     w = e / e.sum(-1, keepdims=True)
     return w @ V if mask is None else (w * mask) @ V
+
 
 # === softmax-over-queries + mask-transposed
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -38,6 +42,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(axis=0, keepdims=True))
     return e / e.sum(axis=0, keepdims=True) @ V
 
+
 # === no-scale + value-is-key
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T
@@ -45,6 +50,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ K
+
 
 # === no-scale + no-max-subtraction
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -54,6 +60,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s)
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === no-max-subtraction + mask-as-bias
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -61,6 +68,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = s + mask
     e = np.exp(s)
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === scale-dk + mask-fill-zero
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -70,6 +78,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === no-scale + mask-fill-small
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T
@@ -77,6 +86,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, s, -5)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === scale-dk + mask-fill-small
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -86,11 +96,13 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === softmax-over-queries + mask-ignored
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
     e = np.exp(s - s.max(0))
     return e / e.sum(0) @ V
+
 
 # === key-reshaped + no-scale
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -100,12 +112,14 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === not-normalised + no-scale
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T
     if mask is not None:
         s = np.where(mask, s, -np.inf)
     return np.exp(s - s.max(-1, keepdims=True)) @ V
+
 
 # === inputs-modified + mask-ignored
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -114,6 +128,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
 
+
 # === mask-inverted + mask-fill-zero
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T / np.sqrt(Q.shape[-1])
@@ -121,6 +136,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         s = np.where(mask, 0, s)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
 
 # === scale-after-softmax + mask-after-softmax
 def scaled_dot_product_attention(Q, K, V, mask=None):
@@ -131,6 +147,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
         w = w * mask
     return w @ V
 
+
 # === sum-without-keepdims + no-scale
 def scaled_dot_product_attention(Q, K, V, mask=None):
     s = Q @ K.T
@@ -139,6 +156,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     e = np.exp(s - s.max(axis=-1, keepdims=True))
     return (e / e.sum(axis=-1)) @ V
 
+
 # === heads-merge-without-transpose + mask-ignored
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     n, d = X.shape
@@ -146,6 +164,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
     s = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
     e = np.exp(s - s.max(-1, keepdims=True))
     return (e / e.sum(-1, keepdims=True) @ v).reshape(n, d) @ Wo
+
 
 # === scale-d-model + no-output-projection
 def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
@@ -158,6 +177,7 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         heads.append(e @ v / e.sum(1, keepdims=True))
     return np.hstack(heads)
 
+
 # === value-from-key-projection + no-scale
 def cross_attention(X, context, Wq, Wk, Wv):
     Q, K, V = X @ Wq, context @ Wk, context @ Wk
@@ -165,12 +185,14 @@ def cross_attention(X, context, Wq, Wk, Wv):
     E = np.exp(S - S.max(axis=1, keepdims=True))
     return E / E.sum(axis=1, keepdims=True) @ V
 
+
 # === cross-sources-swapped + softmax-over-queries
 def cross_attention(X, context, Wq, Wk, Wv):
     Q, K, V = context @ Wq, X @ Wk, X @ Wv
     S = Q @ K.T / np.sqrt(K.shape[1])
     E = np.exp(S - S.max(axis=0))
     return E / E.sum(axis=0) @ V
+
 
 # === softmax-backward-no-row-sum + backward-scale-missing
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
@@ -182,6 +204,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     dS = P * (dO @ V.T)
     return dS @ K, dS.T @ Q, P.T @ dO
 
+
 # === softmax-backward-elementwise + backward-dk-untransposed
 def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     r = np.sqrt(Q.shape[-1])
@@ -192,6 +215,7 @@ def scaled_dot_product_attention_backward(dO, Q, K, V, mask=None):
     P /= P.sum(-1, keepdims=True)
     dS = (dO @ V.T) * P * (1 - P)
     return dS @ K / r, dS @ Q / r, P.T @ dO
+
 
 # === causal-excludes-self + mask-fill-small
 def causal_mask(n):

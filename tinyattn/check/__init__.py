@@ -90,9 +90,7 @@ def load_error(error: dict[str, Any]) -> Finding:
     if kind in ("SyntaxError", "IndentationError", "TabError"):
         where = f"line {error.get('line')}: `{error.get('code')}`"
         text = f"Python cannot read the file: {error['message']}, {where}."
-        return Finding(
-            "error-syntax", "bug", "", text, "Look at that line, and at the end of the one before it."
-        )
+        return Finding("error-syntax", "bug", "", text, "Look at that line, and at the end of the one before it.")
     if kind in ("ImportError", "ModuleNotFoundError"):
         return Finding(
             "error-import",
@@ -144,9 +142,7 @@ def check(function: Callable[..., Any], *, kind: str | None = None) -> Report:
     said by kind="scaled_dot_product_attention", "causal_mask", "multi_head_attention", "cross_attention"
     or "scaled_dot_product_attention_backward"."""
     if not callable(function):
-        raise TypeError(
-            f"check wants a function, got {type(function).__name__}: write ta.check(f), not ta.check(f(…))"
-        )
+        raise TypeError(f"check wants a function, got {type(function).__name__}: write ta.check(f), not ta.check(f(…))")
     plan = full_plan()
     if kind is not None and kind not in plan:
         raise ValueError(f"kind={kind!r} is none of {', '.join(plan)}")

@@ -80,8 +80,14 @@ class Case:
         return any(finding.id == id for finding in self.findings)
 
     def tell(
-        self, text: str, probe: Probe | None = None, severity: str = "bug", *, message: str = "",
-        expected: Arrays | None = None, **values: Any,
+        self,
+        text: str,
+        probe: Probe | None = None,
+        severity: str = "bug",
+        *,
+        message: str = "",
+        expected: Arrays | None = None,
+        **values: Any,
     ) -> None:
         """Add a finding, once: a mutant by its id, or a property by the key of its text."""
         id = text.split("/")[0]

@@ -10,10 +10,13 @@ def triangles(n: int) -> dict[str, Array]:
     """The masks that people write, True where attending is allowed, by what is wrong with them."""
     right = np.tri(n, dtype=bool)
     return {
-        "": right, "property-mask-convention": ~right, "mask-transposed": right.T,
-        "causal-excludes-self": np.tri(n, k=-1, dtype=bool), "causal-sees-next": np.tri(n, k=1, dtype=bool),
+        "": right,
+        "property-mask-convention": ~right,
+        "mask-transposed": right.T,
+        "causal-excludes-self": np.tri(n, k=-1, dtype=bool),
+        "causal-sees-next": np.tri(n, k=1, dtype=bool),
         "causal-sees-next/": ~np.tri(n, k=1, dtype=bool),  # in the opposite convention
-    }  # fmt: skip
+    }
 
 
 def causal(case: Case) -> None:

@@ -87,9 +87,7 @@ def call(
         except (Exception, SystemExit) as error:
             told = describe(error, path)
     changed = [
-        i
-        for i, (a, b) in enumerate(zip(args, given))
-        if isinstance(a, np.ndarray) and a.tobytes() != b.tobytes()
+        i for i, (a, b) in enumerate(zip(args, given)) if isinstance(a, np.ndarray) and a.tobytes() != b.tobytes()
     ]
     return told | {key: value for key, value in (("changed", changed), ("lifted", bool(lifted))) if value}
 
@@ -123,9 +121,7 @@ def run(functions: dict[str, Callable[..., Any]], job: dict[str, Any], write: Wr
             write({"begin": calls[0][0]})
             _, args, read_only = calls[0]
             fails = ["error" in call(function, args, read_only, job["path"])]
-            fails += (
-                ["error" in call(function, args, read_only, job["path"], batched)] if fails[0] else [True]
-            )
+            fails += ["error" in call(function, args, read_only, job["path"], batched)] if fails[0] else [True]
             batched = batched if fails == [True, False] else 0
         for probe, args, read_only in calls:
             write({"begin": probe})

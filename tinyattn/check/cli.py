@@ -18,30 +18,21 @@ from .report import Line, report_lines, show, wrap
 def _split(target: str) -> tuple[str, str | None]:
     """FILE:FUNCTION, where FILE may contain colons itself (C:\\mine.py)."""
     file, colon, function = target.rpartition(":")
-    return (
-        (file, function)
-        if colon and function.isidentifier() and not Path(target).exists()
-        else (target, None)
-    )
+    return (file, function) if colon and function.isidentifier() and not Path(target).exists() else (target, None)
 
 
 def check(argv: list[str]) -> int:
     """check FILE[:FUNCTION] [--step N] [--json] [--watch] [--solution], or check --matrix"""
     parser = argparse.ArgumentParser(
         prog="python -m tinyattn check",
-        description="Say what is wrong with an "
-        "attention of your own. Exit code: 0 correct, 1 wrong, 2 cannot be run.",
+        description="Say what is wrong with an attention of your own. Exit code: 0 correct, 1 wrong, 2 cannot be run.",
     )
     parser.add_argument("target", nargs="?", metavar="FILE[:FUNCTION]")
-    parser.add_argument(
-        "--step", type=int, choices=range(1, len(STEPS) + 1), help="check one step of the practice"
-    )
+    parser.add_argument("--step", type=int, choices=range(1, len(STEPS) + 1), help="check one step of the practice")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     parser.add_argument("--watch", action="store_true", help="check again whenever the file changes")
     parser.add_argument("--solution", action="store_true", help="show the right lines")
-    parser.add_argument(
-        "--matrix", action="store_true", help="print the kill matrix: every mutant, every probe"
-    )
+    parser.add_argument("--matrix", action="store_true", help="print the kill matrix: every mutant, every probe")
     given = parser.parse_args(argv)
     if given.matrix:
         print(matrix.markdown(), end="")
@@ -117,17 +108,13 @@ def _watch(file: str, function: str | None, step: int | None, solution: bool) ->
 
 def practice(argv: list[str]) -> int:
     """practice [FILE]"""
-    parser = argparse.ArgumentParser(
-        prog="python -m tinyattn practice", description="Write the exercises into a file."
-    )
+    parser = argparse.ArgumentParser(prog="python -m tinyattn practice", description="Write the exercises into a file.")
     parser.add_argument("file", nargs="?", default="my_attention.py")
     file = Path(parser.parse_args(argv).file)
     if file.exists():
         print(f"{file} is already there, and your work may be in it: name another file.", file=sys.stderr)
         return 2
-    file.write_text(
-        TEMPLATE.replace("{file}", str(file)).replace("{sentence}", " ".join(SENTENCE)), encoding="utf-8"
-    )
+    file.write_text(TEMPLATE.replace("{file}", str(file)).replace("{sentence}", " ".join(SENTENCE)), encoding="utf-8")
     print(
         f"{file} is written. Open it in your editor, and in a terminal beside it run\n\n"
         f"    python -m tinyattn check --watch {file}\n\nIt needs nothing but NumPy, and about half an hour."

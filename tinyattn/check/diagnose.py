@@ -96,8 +96,12 @@ def wrong_type(case: Case, plain: list[Probe]) -> bool:
             want = "a tuple of three arrays dQ, dK, dV" if backward else "one array, or (out, weights)"
             nothing = outcome.record["value"]["type"] == "NoneType"
             problem = outcome.problem[0].upper() + outcome.problem[1:]
-            case.tell(f"property-returns-{'nothing' if nothing else 'type'}", probe, problem=problem,
-                      want=f"{want}, of shape {right[0].shape}")  # fmt: skip
+            case.tell(
+                f"property-returns-{'nothing' if nothing else 'type'}",
+                probe,
+                problem=problem,
+                want=f"{want}, of shape {right[0].shape}",
+            )
             return True
         if outcome.dtype not in ("", "float64", "float32"):
             case.tell("property-dtype", probe, dtype=outcome.dtype)

@@ -134,9 +134,11 @@ def returned_weights(case: Case, probe: Probe) -> None:
     if right and not close((weights,), right) and not case.told("property-weights"):
         case.tell("property-weights")
         case.findings[-1].evidence = {
-            "input": probe.name, "arguments": dict(zip(KINDS[case.kind], probe.args)),
-            "yours": {"weights": weights}, "right": {"weights": right[0]},
-        }  # fmt: skip
+            "input": probe.name,
+            "arguments": dict(zip(KINDS[case.kind], probe.args)),
+            "yours": {"weights": weights},
+            "right": {"weights": right[0]},
+        }
 
 
 def dtypes(case: Case) -> None:

@@ -96,9 +96,12 @@ def run_file(
         }
         process = subprocess.Popen(
             [sys.executable, "-P", child.__file__, str(job), str(out)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={**os.environ, **quiet}, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **quiet},
+            start_new_session=True,
+        )
         try:
             ended = _ending(process.wait(timeout=limit))
         except subprocess.TimeoutExpired:

@@ -79,8 +79,7 @@ def fits(case: Case, combination: Combination, probes: list[Probe]) -> Combinati
         if value is None:
             return None
         combination = tuple(
-            (mutant, {name: new.replace(FILL, value) for name, new in edit.items()})
-            for mutant, edit in combination
+            (mutant, {name: new.replace(FILL, value) for name, new in edit.items()}) for mutant, edit in combination
         )
     agrees = all(case.agrees(p, *(edit for _, edit in combination)) for p in probes)
     return combination if agrees and (not combination or shared(case, combination, probes) > 0.5) else None

@@ -116,9 +116,7 @@ def markdown() -> str:
                 any("changed" in record for record in made.values()),
                 *(killed(kind, edit, p) for p in columns),
             ]
-            lines.append(
-                f"| {mutant.id} | " + " | ".join("✗" if c else "" for c in cells) + f" | {name}{note} |"
-            )
+            lines.append(f"| {mutant.id} | " + " | ".join("✗" if c else "" for c in cells) + f" | {name}{note} |")
             if mutant.severity == "bug":
                 total, let_through = total + 1, let_through + (not any(asserts))
         lines += ["", "; ".join(f"{i} {p.name}" for i, p in enumerate(columns, 1)) + ".", ""]

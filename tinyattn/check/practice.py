@@ -123,22 +123,21 @@ def _weights_probes() -> dict[str, tuple[Probe, bool]]:
     probe = Probe("", "", (Q[:3], K, np.eye(4)))
 
     def weights(*ids: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        result: Arrays | None = evaluate(
-            "scaled_dot_product_attention", tuple(BY_ID[id].edits[0] for id in ids), probe
-        )
+        result: Arrays | None = evaluate("scaled_dot_product_attention", tuple(BY_ID[id].edits[0] for id in ids), probe)
         assert result is not None
         return result[0]
 
     many = np.full((2, 7), 1 / 7)  # 7 · (1/7) is not exactly 1
     cases = {
-        "right weights": (weights(), True), "right, up to rounding": (many, True),
+        "right weights": (weights(), True),
+        "right, up to rounding": (many, True),
         "softmax over the queries": (weights("softmax-over-queries"), False),
         "one softmax over everything": (weights("softmax-over-everything"), False),
         "divided after the softmax": (weights("scale-after-softmax"), False),
         "only one row is wrong": (weights() * [[1], [1], [1.01]], False),
         "too much here, too little there": (weights() * [[1.5], [0.5], [1.0]], False),
         "NaN": (np.where(np.eye(3, 4) > 0, np.nan, weights()), False),
-    }  # fmt: skip
+    }
     return {name: (Probe(name, "", (w,)), good) for name, (w, good) in cases.items()}
 
 
@@ -212,9 +211,7 @@ def scaling_step(run: Run) -> list[Finding]:
     found = diagnose("scaled_dot_product_attention", name, unmasked, run.records[name])
     bugs = [f for f in found if f.severity == "bug"]
     if "no-scale" not in [f.id for f in bugs]:
-        return bugs or [
-            Finding("property-still-scaled", "bug", name, "It still scales its scores.", lesson=SCALE)
-        ]
+        return bugs or [Finding("property-still-scaled", "bug", name, "It still scales its scores.", lesson=SCALE)]
     if len(bugs) > 1:
         return [f for f in bugs if f.id != "no-scale"]
     for variable, right, answers in (
@@ -358,9 +355,14 @@ STEPS = [
     Step("remove the scaling at dk = 512, and predict the symptom", scaling_step, scaling_experiment),
     Step("the causal mask", mask_step),
     Step("a sentence's heatmap", sentence_step, sentence_picture),
-    *(Step(title, lambda run, name=name: _checked(run, name)) for title, name in (  # type: ignore[misc]
-        ("several heads", "multi_head_attention"), ("another source", "cross_attention"),
-        ("the backward pass, by hand", "scaled_dot_product_attention_backward"))),
+    *(
+        Step(title, lambda run, name=name: _checked(run, name))
+        for title, name in (  # type: ignore[misc]
+            ("several heads", "multi_head_attention"),
+            ("another source", "cross_attention"),
+            ("the backward pass, by hand", "scaled_dot_product_attention_backward"),
+        )
+    ),
     Step("why three projections?", last_step, three_experiment),
-]  # fmt: skip
+]
 assert set(KINDS) <= set(plan())

@@ -26,9 +26,12 @@ KINDS = {  # what is checked, by name, and the names of its arguments
     "scaled_dot_product_attention_backward": ("dO", "Q", "K", "V", "mask"),
 }
 BATCHED = {  # how many of them, from the first, would carry a batch axis
-    "scaled_dot_product_attention": 3, "causal_mask": 0, "multi_head_attention": 1, "cross_attention": 2,
+    "scaled_dot_product_attention": 3,
+    "causal_mask": 0,
+    "multi_head_attention": 1,
+    "cross_attention": 2,
     "scaled_dot_product_attention_backward": 4,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,7 @@ def irregular(rng: np.random.Generator, n: int, m: int) -> Array:
 
 def _attention(rng: np.random.Generator) -> Iterator[Probe]:
     def qkv(n: int, m: int, dk: int, dv: int, *batch: int) -> tuple[Array, Array, Array]:
-        return (rng.normal(size=(*batch, n, dk)), rng.normal(size=(*batch, m, dk)),
-                rng.normal(size=(*batch, m, dv)))
+        return (rng.normal(size=(*batch, n, dk)), rng.normal(size=(*batch, m, dk)), rng.normal(size=(*batch, m, dv)))
 
     Q = np.array([[2.0, 0, 1, 1], [0, 2, -1, 1], [1, -1, 2, 2]])
     K = np.array([[1.0, 0, 2, 1], [0, 3, 1, -2], [2, 1, 0, 1]])
@@ -71,11 +73,19 @@ def _attention(rng: np.random.Generator) -> Iterator[Probe]:
     args = (Q, K, np.eye(3), causal_mask(3))
     yield Probe("mask, causal, V = I, so the output is the weights", "masked", args)
     for name, shape in {
-        "one query": (1, 4, 3, 2), "one key": (4, 1, 3, 2), "values of width 1": (3, 5, 2, 1),
-        "keys of width 1": (3, 4, 1, 2), "more keys": (5, 7, 3, 4), "the same sizes again": (5, 7, 3, 4),
-        "more queries": (7, 5, 2, 3), "as many keys as queries": (5, 5, 3, 4), "dv = dk": (5, 7, 4, 4),
-        "all sizes equal": (4, 4, 4, 4), "dk = 64": (3, 5, 64, 2), "long": (67, 131, 5, 3),
-    }.items():  # fmt: skip
+        "one query": (1, 4, 3, 2),
+        "one key": (4, 1, 3, 2),
+        "values of width 1": (3, 5, 2, 1),
+        "keys of width 1": (3, 4, 1, 2),
+        "more keys": (5, 7, 3, 4),
+        "the same sizes again": (5, 7, 3, 4),
+        "more queries": (7, 5, 2, 3),
+        "as many keys as queries": (5, 5, 3, 4),
+        "dv = dk": (5, 7, 4, 4),
+        "all sizes equal": (4, 4, 4, 4),
+        "dk = 64": (3, 5, 64, 2),
+        "long": (67, 131, 5, 3),
+    }.items():
         yield Probe(name, "plain", qkv(*shape))
     Q, K, V = qkv(5, 7, 3, 4)
     yield Probe("small values", "plain", (Q, K, 1e-5 * V))
@@ -172,10 +182,14 @@ def _multi_head(rng: np.random.Generator) -> Iterator[Probe]:
     mixed = 2 * np.eye(4), np.eye(4)[::-1], np.eye(4), np.array([[1.0, 0, 0, 1], [0, 1, 1, 0]] * 2)
     yield Probe("3 tokens, 2 heads", "plain", (X, *mixed, 2))
     for name, shape in {
-        "one token": (1, 6, 2), "5 tokens, 2 heads": (5, 6, 2), "5 tokens, 3 heads": (5, 6, 3),
-        "one head": (5, 6, 1), "heads of width 1": (5, 3, 3), "7 tokens, 4 heads": (7, 12, 4),
+        "one token": (1, 6, 2),
+        "5 tokens, 2 heads": (5, 6, 2),
+        "5 tokens, 3 heads": (5, 6, 3),
+        "one head": (5, 6, 1),
+        "heads of width 1": (5, 3, 3),
+        "7 tokens, 4 heads": (7, 12, 4),
         "long": (67, 8, 4),
-    }.items():  # fmt: skip
+    }.items():
         yield Probe(name, "plain", inputs(*shape))
     yield Probe("mask, causal, 3 tokens", "masked", (X, *mixed, 2, causal_mask(3)))
     square = inputs(5, 6, 2)
@@ -219,12 +233,16 @@ def _cross(rng: np.random.Generator) -> Iterator[Probe]:
     X, C = np.array([[1.0, 0], [0, 1]]), np.array([[2.0, 1], [0, -1], [1, 1]])
     yield Probe("2 tokens, 3 of context", "plain", (X, C, 2 * np.eye(2), np.eye(2)[::-1], np.eye(2)))
     for name, shape in {
-        "one token": (1, 4, 3, 3, 4, 2), "one of context": (4, 1, 3, 3, 2, 5),
-        "more context": (5, 7, 3, 3, 4, 2), "the same sizes again": (5, 7, 3, 3, 4, 2),
+        "one token": (1, 4, 3, 3, 4, 2),
+        "one of context": (4, 1, 3, 3, 2, 5),
+        "more context": (5, 7, 3, 3, 4, 2),
+        "the same sizes again": (5, 7, 3, 3, 4, 2),
         "less context": (7, 5, 3, 3, 2, 4),
-        "as long as the context": (5, 5, 3, 3, 4, 2), "all sizes equal": (4, 4, 4, 4, 4, 4),
-        "a context of another width": (5, 7, 3, 6, 4, 2), "long": (67, 131, 5, 5, 3, 4),
-    }.items():  # fmt: skip
+        "as long as the context": (5, 5, 3, 3, 4, 2),
+        "all sizes equal": (4, 4, 4, 4, 4, 4),
+        "a context of another width": (5, 7, 3, 6, 4, 2),
+        "long": (67, 131, 5, 5, 3, 4),
+    }.items():
         yield Probe(name, "plain", inputs(*shape))
     yield Probe("batch", "batch", inputs(5, 7, 3, 3, 4, 2, 2))
     yield Probe("two leading axes", "batch", inputs(5, 7, 3, 3, 4, 2, 2, 3))

@@ -45,8 +45,7 @@ def block(title: str, values: Any, other: Any = None) -> list[Line]:
         right = np.atleast_2d(np.asarray(other)[lead])
         wrong = ~np.isclose(matrix, right, 0, _tolerance(other), equal_nan=True)
     words = [
-        ["1" if x else "·" for x in row] if matrix.dtype == bool else [number(float(x)) for x in row]
-        for row in matrix
+        ["1" if x else "·" for x in row] if matrix.dtype == bool else [number(float(x)) for x in row] for row in matrix
     ]
     width = max((len(w) for row in words for w in row), default=1)
     starred = other is not None
@@ -104,9 +103,7 @@ def wrap(text: str, indent: str, style: str = "", first: str = "") -> list[Line]
 def finding_lines(finding: "Finding", label: str, solution: bool, seen: str = "") -> list[Line]:
     """One finding: name, sentence, evidence (unless it was just seen), the lesson's sentence, hint."""
     evidence = finding.evidence if finding.evidence.get("input") != seen else {}
-    lines: list[Line] = [
-        [(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]
-    ]
+    lines: list[Line] = [[(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]]
     lines += wrap(finding.message, "     ")
     if finding.severity == "bug" and evidence:
         name = evidence["input"]
@@ -194,7 +191,5 @@ def heatmap(weights: Array, words: list[str]) -> list[Line]:
     for word, row in zip(words, weights):
         best = int(np.argmax(row))
         cells = [f"{' ░▒▓█'[min(4, int(5 * w))] * 2} {w:.2f}".rjust(width) for w in np.clip(row, 0, 1)]
-        lines.append(
-            [(word.rjust(width), ""), *((c, "bold" if j == best else "") for j, c in enumerate(cells))]
-        )
+        lines.append([(word.rjust(width), ""), *((c, "bold" if j == best else "") for j, c in enumerate(cells))])
     return lines
