@@ -356,8 +356,8 @@ STEPS = [
     Step("the causal mask", mask_step),
     Step("a sentence's heatmap", sentence_step, sentence_picture),
     *(
-        Step(title, lambda run, name=name: _checked(run, name))
-        for title, name in (  # type: ignore[misc]
+        Step(title, lambda run, name=name: _checked(run, name))  # type: ignore[misc]
+        for title, name in (
             ("several heads", "multi_head_attention"),
             ("another source", "cross_attention"),
             ("the backward pass, by hand", "scaled_dot_product_attention_backward"),
