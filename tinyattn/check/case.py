@@ -25,6 +25,10 @@ class Finding:
     lesson: str = ""
     evidence: dict[str, Any] = field(default_factory=dict)
     solution: str = ""
+    line: int | None = None  # where it is in the learner's own text, counted from 1, as is the column
+    column: int | None = None
+    text: str = ""  # the learner's expression there
+    cell: int | None = None  # which code cell of a notebook the line is counted in
 
 
 class Case:
