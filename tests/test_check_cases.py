@@ -5,7 +5,7 @@ import pytest
 from learners.corpus import bugs, check, findings_on
 
 from tinyattn.check import check as check_function
-from tinyattn.check.reference import scaled_dot_product_attention as right
+from tinyattn.check.known.reference import scaled_dot_product_attention as right
 
 HEAD = "def scaled_dot_product_attention(Q, K, V, mask=None):\n"
 BODY = (

@@ -11,7 +11,7 @@ import pytest
 
 import tinyattn as ta
 from tinyattn.check import check, check_file
-from tinyattn.check.isolate import run_file
+from tinyattn.check.run.isolate import run_file
 
 ROOT = Path(ta.__file__).parents[1]
 GOOD = """
@@ -178,7 +178,7 @@ def test_an_endless_loop_ends(tmp_path):
 
 def test_a_hang_on_one_input_is_wrong(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "tinyattn.check.isolate.run_file.__kwdefaults__",
+        "tinyattn.check.run.isolate.run_file.__kwdefaults__",
         {**run_file.__kwdefaults__, "limit": 2.0},
         raising=False,
     )

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from learners.corpus import PLAN, bugs, check, findings_on, programs
 
-from tinyattn.check import MUTANTS, matrix, mutants, reference
-from tinyattn.check.probes import KINDS, Probe
+from tinyattn.check import MUTANTS, matrix
+from tinyattn.check.known import mutants, reference
+from tinyattn.check.known.probes import KINDS, Probe
 
 NOTES = {m.id for m in MUTANTS if m.severity == "note"}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyattn.check import child
-from tinyattn.check.case import Finding
-from tinyattn.check.diagnose import diagnose
-from tinyattn.check.isolate import _job, full_plan
+from tinyattn.check.judge.case import Finding
+from tinyattn.check.judge.diagnose import diagnose
+from tinyattn.check.run import child
+from tinyattn.check.run.isolate import _job, full_plan
 
 PLAN = full_plan()
 

@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from . import Report, check_file, judge, matrix
-from .case import Finding
-from .isolate import Run, full_plan, run_file
-from .mutants import BY_ID, MUTANTS, source
+from . import check_file, matrix
+from .known.mutants import BY_ID, MUTANTS, source
 from .practice import SENTENCE, STEPS, TEMPLATE, plan
-from .report import Line, report_lines, show, wrap
+from .report import Line, Report, report_lines, show, wrap
+from .run.isolate import Run, full_plan, run_file
+from .verdict import report_on
 
 
 def _split(target: str) -> tuple[str, str | None]:
@@ -58,7 +58,7 @@ def _report(file: str, function: str | None, step: int | None) -> tuple[Report, 
 
 def _step(run: Run, step: int) -> tuple[Report, list[Line]]:
     if run.load or not (run.kinds or run.broke is None):
-        return judge(run, full_plan()), []
+        return report_on(run, full_plan()), []
     findings = STEPS[step - 1].findings(run)
     names = list(dict.fromkeys(f.function for f in findings if f.function))
     return Report(findings, names or [f"Step {step}"]), STEPS[step - 1].extra(run)
@@ -167,6 +167,3 @@ def break_it(argv: list[str]) -> int:
     report = Report([finding], [kind])
     show([*told, [], *report_lines(report, solution=True)])
     return 0
-
-
-__all__ = ["Finding", "break_it", "check", "practice"]

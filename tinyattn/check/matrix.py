@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from . import child, mutants
-from .case import Finding
-from .diagnose import diagnose
-from .mutants import MUTANTS, Edit, Mutant, lines_named
-from .outcome import Arrays, close, evaluate, finite
-from .probes import BATCHED, KINDS, Probe, probes
-from .reference import Array, causal_mask
+from .judge.case import Finding
+from .judge.diagnose import diagnose
+from .judge.outcome import Arrays, close, evaluate, finite
+from .known import mutants
+from .known.mutants import MUTANTS, Edit, Mutant, lines_named
+from .known.probes import BATCHED, KINDS, Probe, probes
+from .known.reference import Array, causal_mask
+from .run import child
 
 UNJUDGED = (
     "empty",

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import mutants
-from .case import Finding
-from .diagnose import diagnose
-from .isolate import Plan, Run, full_plan
-from .mutants import BY_ID, CAUSAL, ROWS, SCALE, THREE
-from .outcome import Arrays, evaluate, read
-from .probes import KINDS, Probe, probes
-from .reference import causal_mask
+from .judge.case import Finding
+from .judge.diagnose import diagnose
+from .judge.outcome import Arrays, evaluate, read
+from .known import mutants
+from .known.mutants import BY_ID, CAUSAL, ROWS, SCALE, THREE
+from .known.probes import KINDS, Probe, probes
+from .known.reference import causal_mask
 from .report import Line, heatmap, wrap
+from .run.isolate import Plan, Run, full_plan
 
 TEMPLATE = '''"""Attention from scratch, in five steps and a few more.
 

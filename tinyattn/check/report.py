@@ -3,20 +3,59 @@
 Text is built once, as lines of (text, style) pieces; `show` paints it with rich where that is installed.
 """
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
-from .outcome import TOLERANCE
-from .reference import Array
-
-if TYPE_CHECKING:
-    from . import Report
-    from .case import Finding
+from .judge.case import Finding
+from .judge.outcome import TOLERANCE
+from .known.reference import Array
 
 Line = list[tuple[str, str]]
 WIDTH = 100
 ROWS, COLUMNS = 7, 8  # larger matrices are named by their shape
+
+
+class Report:
+    """The verdict on a file or a function: `correct`, `wrong` or `error`, and the findings behind it."""
+
+    def __init__(self, findings: list[Finding], functions: list[str]):
+        self.findings, self.functions = findings, functions
+        ids = [f.id for f in findings if f.severity == "bug"]
+        errors = [id for id in ids if id.startswith("error-")]
+        self.verdict = "correct" if not ids else "error" if len(errors) == len(ids) else "wrong"
+
+    @property
+    def exit_code(self) -> int:
+        return ("correct", "wrong", "error").index(self.verdict)
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"verdict": …, "findings": [{"id", "severity", "message", "function", …}]}`, arrays as lists."""
+        plain: dict[str, Any] = _plain(
+            {
+                "verdict": self.verdict,
+                "functions": self.functions,
+                "findings": [asdict(f) for f in self.findings],
+            }
+        )
+        return plain
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, and NaN and inf as words, which JSON lacks."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist()) if value.size <= 200 else f"array of shape {value.shape}"
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
 
 
 def number(x: float) -> str:
@@ -100,7 +139,7 @@ def wrap(text: str, indent: str, style: str = "", first: str = "") -> list[Line]
     return [[(line, style)] for line in [*lines, current]]
 
 
-def finding_lines(finding: "Finding", label: str, solution: bool, seen: str = "") -> list[Line]:
+def finding_lines(finding: Finding, label: str, solution: bool, seen: str = "") -> list[Line]:
     """One finding: name, sentence, evidence (unless it was just seen), the lesson's sentence, hint."""
     evidence = finding.evidence if finding.evidence.get("input") != seen else {}
     lines: list[Line] = [[(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]]
@@ -131,7 +170,7 @@ def finding_lines(finding: "Finding", label: str, solution: bool, seen: str = ""
     return [*lines, []]
 
 
-def report_lines(report: "Report", solution: bool = False) -> list[Line]:
+def report_lines(report: Report, solution: bool = False) -> list[Line]:
     """The whole report."""
     lines: list[Line] = []
     for function in report.functions or [""]:
@@ -162,7 +201,7 @@ def report_lines(report: "Report", solution: bool = False) -> list[Line]:
     return lines
 
 
-def as_text(report: "Report", solution: bool = False) -> str:
+def as_text(report: Report, solution: bool = False) -> str:
     """The report without colours."""
     return plain(report_lines(report, solution))
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..known.probes import BATCHED, KINDS, Probe, probes
 from . import child
-from .probes import BATCHED, KINDS, Probe, probes
 
 TIME_LIMIT = 10.0  # seconds for all calls together
 Plan = dict[str, list[Probe]]
@@ -85,7 +85,7 @@ def run_file(
         job, out = Path(folder, "job"), Path(folder, "out")
         out.touch()
         job.write_bytes(pickle.dumps(_job(path, function, plan or full_plan(), kind)))
-        root = str(Path(__file__).parents[2])
+        root = str(Path(__file__).parents[3])
         python_path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), root) if p)
         quiet = {
             "PYTHONPATH": python_path,

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from ..known.probes import Probe
 from .case import Case
 from .outcome import close, finite, shapes
-from .probes import Probe
 from .properties import PROPERTIES
 
 

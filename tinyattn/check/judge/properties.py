@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .mutants import CAUSAL, HEADS, ROWS, SCALE, SCORE, THREE
-from .reference import Array
+from ..known.mutants import CAUSAL, HEADS, ROWS, SCALE, SCORE, THREE
+from ..known.reference import Array
 
 TEXTS = {  # id: message, hint, the lesson's sentence
     "property-shape": (

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ..known.reference import Array
 from .case import Case
-from .reference import Array
 
 
 def triangles(n: int) -> dict[str, Array]:

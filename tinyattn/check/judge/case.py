@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import mutants
-from .mutants import BY_ID, Edit
+from ..known import mutants
+from ..known.mutants import BY_ID, Edit
+from ..known.probes import KINDS, Probe
 from .outcome import TOLERANCE, Arrays, Record, close, evaluate, finite, matches, read, shapes
-from .probes import KINDS, Probe
 from .properties import TEXTS
 
 MASKING = {"when", "which", "mask"}  # the named lines of reference.py that apply the mask

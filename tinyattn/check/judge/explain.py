@@ -5,11 +5,11 @@ from itertools import combinations
 
 import numpy as np
 
-from . import mutants
+from ..known import mutants
+from ..known.mutants import FILL, MUTANTS, Edit, Mutant
+from ..known.probes import Probe
 from .case import Case
-from .mutants import FILL, MUTANTS, Edit, Mutant
 from .outcome import evaluate, finite, shapes
-from .probes import Probe
 
 Form = tuple[Mutant, Edit]
 Combination = tuple[Form, ...]

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from ..known.mutants import BY_ID, FILL
+from ..known.probes import KINDS, Probe
 from .case import Case
-from .known import Form, forms
-from .mutants import BY_ID, FILL
+from .explain import Form, forms
 from .outcome import close, evaluate, finite
-from .probes import KINDS, Probe
 
 
 def large(case: Case) -> None:

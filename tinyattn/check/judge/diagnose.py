@@ -9,13 +9,13 @@
 
 from collections.abc import Iterable
 
-from . import mutants
+from ..known import mutants
+from ..known.probes import KINDS, Probe
 from .case import Case, Finding
 from .causal import causal
+from .explain import formulas, position
 from .extremes import dtypes, fills, large, leading_axes, small_print
-from .known import formulas, position
 from .outcome import Outcome, Record
-from .probes import KINDS, Probe
 from .unknown import stateful, unknown, unknown_mask
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from . import mutants
-from .mutants import FILL, Edit
-from .probes import Probe
-from .reference import Array
+from ..known import mutants
+from ..known.mutants import FILL, Edit
+from ..known.probes import Probe
+from ..known.reference import Array
 
 Arrays = tuple[Array, ...]
 Record = dict[str, Any]  # what the child process wrote down of one call

@@ -1,0 +1,1 @@
+"""How it is run: somebody's code in a process of its own."""
