@@ -17,6 +17,8 @@ from .nn import save as save
 from .ops import *
 from .tensor import *
 
+__version__ = "0.2.0"
+
 # glibc hands freed memory back to the system beyond twice the largest block that it has seen freed, and then the
 # arrays of each training step are faulted in anew, for up to a third of its time. One such block, never touched:
 _numpy.empty(2**25 - 2**14, _numpy.uint8)

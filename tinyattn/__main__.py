@@ -12,6 +12,14 @@ COMMANDS = {  # name: (module, its function: remaining arguments -> exit code, w
 }
 
 
+def run() -> None:
+    """What the program `tinyattn` does: one command, and its exit code."""
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (BrokenPipeError, KeyboardInterrupt, EOFError):  # | head, Ctrl-C, Ctrl-D: a reader who has had enough
+        os._exit(130)
+
+
 def main(argv: list[str]) -> int:
     """Run one command."""
     if argv and argv[0] in COMMANDS:
@@ -28,7 +36,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (BrokenPipeError, KeyboardInterrupt, EOFError):  # | head, Ctrl-C, Ctrl-D: a reader who has had enough
-        os._exit(130)
+    run()
