@@ -8,8 +8,9 @@ import pytest
 from tinyattn.check import cli
 from tinyattn.check.known.reference import scaled_dot_product_attention
 from tinyattn.check.practice import SENTENCE, SENTENCE_PROBE, STEPS, plan
-from tinyattn.check.report import heatmap, plain
+from tinyattn.check.report import heatmap
 from tinyattn.check.run.isolate import run_file
+from tinyattn.text import plain
 
 SOFTMAX = "e = np.exp(s - s.max(axis=-1, keepdims=True)); w = e / e.sum(axis=-1, keepdims=True)"
 STUB = "    raise NotImplementedError"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn import draw
-from tinyattn.draw import VIRIDIS, draw_graph, heatmap
+from tinyattn.draw import draw_graph, graph, heatmap
 from tinyattn.tensor import region
+from tinyattn.text import VIRIDIS
 
 graphviz = pytest.importorskip("graphviz")
 from graphviz.backend import dot_command  # noqa: E402
@@ -91,7 +91,7 @@ def test_names_are_shown_as_they_are(name):
 
 def test_names_survive_rendering(tmp_path):
     """VZ01, VZ02"""
-    if not draw._find_program():
+    if not graph._find_program():
         pytest.skip("neither dot nor graphviz-pure is installed")
     leaves = [leaf(name=name) for name in [*NAMES, "", " ", "n" * 20_000, "a\nb\x00", "日本"]]
     total = leaves[0]
@@ -182,7 +182,7 @@ def test_shapes_values_and_parameters():
     assert d.rows("array") == ["(2, 5) bool"]
     assert d.rows("-inf") == []
     assert d.rows("softmax") == ["axis=0", "(2, 5)"]
-    assert (d.fill("X"), d.fill("W"), d.fill("softmax")) == (draw.CONSTANT, draw.PARAMETER, draw.COMPUTED)
+    assert (d.fill("X"), d.fill("W"), d.fill("softmax")) == (graph.CONSTANT, graph.PARAMETER, graph.COMPUTED)
     d = drawing(S, show="values")
     assert d.rows("X") == ["(2, 3) int64", "[[0 1 2]", "[3 4 5]]"]
     big = ta.Tensor(np.linspace(-2, 3, 101), requires_grad=True, name="big")
@@ -235,7 +235,7 @@ def test_colour_is_the_median_of_what_is_not_zero_on_a_log_scale():
     assert d.rows("constant") == ["(7,)"]
     assert d.fill("dying") == VIRIDIS[4]  # 4 of the 8 decades
     assert d.fill("alive") == VIRIDIS[8]
-    assert d.fill("constant") == draw.CONSTANT
+    assert d.fill("constant") == graph.CONSTANT
     assert "dashed" in d.style[d.named("dead")[0]]
     assert "dashed" not in d.style[d.named("dying")[0]]
     d = drawing(L, show="gradients", limits=(1e-4, 1e4))
@@ -248,7 +248,7 @@ def test_gradients_that_are_not_finite_stand_out():
     x = ta.Tensor(np.zeros(3), requires_grad=True, name="x")
     with np.errstate(all="ignore"):
         d = drawing(ta.sum(ta.sqrt(x)), show="gradients")
-    assert d.fill("x") == draw.NOT_FINITE
+    assert d.fill("x") == graph.NOT_FINITE
     assert d.rows("x") == ["(3,)", "grad inf"]
 
 
@@ -368,7 +368,7 @@ def test_the_systems_dot_comes_first(no_program, monkeypatch):
     for name in ("dot", "graphviz-pure"):
         (no_program / "scripts" / name).write_text("#!/bin/sh\n")
         (no_program / "scripts" / name).chmod(0o755)
-    assert draw._find_program()
+    assert graph._find_program()
     assert dot_command.DOT_BINARY == "dot"
 
 

@@ -7,10 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+from ..text import Line, show
 from . import check_file, matrix
 from .known.mutants import BY_ID, MUTANTS, source
 from .practice import SENTENCE, STEPS, TEMPLATE, plan
-from .report import Line, Report, report_lines, show, wrap
+from .report import Report, report_lines, wrap
 from .run.isolate import Run, full_plan, run_file
 from .verdict import report_on
 

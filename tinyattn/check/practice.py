@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..text import Line
 from .judge.case import Finding
 from .judge.diagnose import diagnose
 from .judge.outcome import Arrays, evaluate, read
@@ -12,7 +13,7 @@ from .known import mutants
 from .known.mutants import BY_ID, CAUSAL, ROWS, SCALE, THREE
 from .known.probes import KINDS, Probe, probes
 from .known.reference import causal_mask
-from .report import Line, heatmap, wrap
+from .report import heatmap, wrap
 from .run.isolate import Plan, Run, full_plan
 
 TEMPLATE = '''"""Attention from scratch, in five steps and a few more.

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..text import Line, plain
 from .judge.case import Finding
 from .judge.outcome import TOLERANCE
 from .known.reference import Array
 
-Line = list[tuple[str, str]]
 WIDTH = 100
 ROWS, COLUMNS = 7, 8  # larger matrices are named by their shape
 
@@ -204,23 +204,6 @@ def report_lines(report: Report, solution: bool = False) -> list[Line]:
 def as_text(report: Report, solution: bool = False) -> str:
     """The report without colours."""
     return plain(report_lines(report, solution))
-
-
-def plain(lines: list[Line]) -> str:
-    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines).rstrip()
-
-
-def show(lines: list[Line]) -> None:
-    """Print lines: in colour where rich is installed and the output is a terminal."""
-    try:
-        from rich.console import Console
-        from rich.text import Text
-    except ImportError:
-        print(plain(lines))
-        return
-    console = Console(highlight=False, width=None if Console().is_terminal else WIDTH + 20, soft_wrap=True)
-    for line in lines:
-        console.print(Text.assemble(*[(text, style) for text, style in line]))
 
 
 def heatmap(weights: Array, words: list[str]) -> list[Line]:

@@ -1,36 +1,23 @@
-"""Pictures: computation graphs, and attention weights as heatmaps."""
+"""Computation graphs as pictures."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
-import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .tensor import Array, Tensor, gradients, op_name
+from ..tensor import Array, Tensor, gradients, op_name
+from ..text import VIRIDIS, color, cut, printable
 
 if TYPE_CHECKING:
     import graphviz
 
-__all__ = ["draw_graph", "heatmap"]
+__all__ = ["PICTURES", "draw_graph"]
 
-# Viridis in nine steps: readable in greyscale and to colour-blind eyes.
-VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
 PICTURES = (".svg", ".png")
-
-
-def _color(fraction: float) -> tuple[str, str]:
-    """A fill and the text colour that is readable on it; 0 is dark, 1 is bright."""
-    fraction = min(max(fraction, 0.0), 1.0)
-    return VIRIDIS[round(fraction * (len(VIRIDIS) - 1))], "#ffffff" if fraction < 0.55 else "#000000"
-
-
-# --- computation graphs ----------------------------------------------------------------------------------------
-
 SYMBOLS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**", "matmul": "@", "negative": "-"}
 COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
 COMPUTED, PARAMETER, CONSTANT, NOT_FINITE = "#d6e6f4", "#fddcae", "#ececec", "#ff8f8f"
@@ -252,7 +239,7 @@ def _gradient_style(x: Any, size: float | None, low: float, high: float) -> str:
     """low and high are powers of ten; size is None where there is no gradient."""
     if size is None or size == 0:
         return _style(x, CONSTANT, dead=size == 0)
-    return _style(x, *_color((np.log10(size) - low) / (high - low))) if np.isfinite(size) else _style(x, NOT_FINITE)
+    return _style(x, *color((np.log10(size) - low) / (high - low))) if np.isfinite(size) else _style(x, NOT_FINITE)
 
 
 def _typical(slope: Array) -> float:
@@ -320,189 +307,10 @@ def _legend(show: str, low: float, high: float, title: str) -> str:
 
 def _escape(text: object) -> str:
     r"""For the HTML-like labels of DOT, in which < and & and \N have a meaning. A very long text is cut."""
-    return _cut(_printable(text), 60).translate(ESCAPES)
+    return cut(printable(text), 60).translate(ESCAPES)
 
 
 def _padded(text: str) -> str:
     """With room on both sides: the viewer's font may be wider than the one that the layout was computed for."""
     space = " " * (1 + len(text) // 5)
     return space + _escape(text) + space
-
-
-# --- heatmaps --------------------------------------------------------------------------------------------------
-
-SHADES = " ·░▒▓█"  # exactly 0 is blank, then a fifth of the scale each
-NAN = "×"
-Line = list[tuple[str, float | None]]  # of the terminal's table: pieces of text, with their place on the scale
-
-
-def heatmap(
-    weights: Any,
-    row_labels: Iterable[object] | None = None,
-    column_labels: Iterable[object] | None = None,
-    *,
-    title: str = "attention weights",
-    path: str | os.PathLike[str] | None = None,
-) -> str:
-    """Print attention weights as a table, rows are queries and columns are keys, and return its text.
-
-    weights (..., n, m), on the fixed scale 0 to 1: a Tensor, an array or a boolean mask. Each index of the leading
-        axes (batch, heads) is a map of its own, never an average: heads differ, and a mean hides it.
-    row_labels, column_labels: the n and m tokens; 0, 1, 2, … unless given.
-    path: .svg, .png: draw it there too, with matplotlib.
-    Coloured on a terminal (by rich). Where the figures are too wide for it, one shade a cell, then pieces.
-    NaN is marked, and so is a row without any weight: a query that may attend to nothing.
-    """
-    cells = np.asarray(weights.numpy() if isinstance(weights, Tensor) else weights, dtype=float)
-    if cells.ndim < 2 or cells.size == 0:
-        raise ValueError(f"heatmap of weights of shape {cells.shape}: it takes (..., queries, keys), none of them 0")
-    if path is not None and os.path.splitext(path)[1] not in PICTURES:
-        raise ValueError(f"heatmap: the ending of path {str(path)!r} may be {', '.join(PICTURES)}")
-    rows = _labels("row_labels", row_labels, cells.shape[-2], "rows (queries)")
-    columns = _labels("column_labels", column_labels, cells.shape[-1], "columns (keys)")
-    axes = ["head"] if cells.ndim == 3 else ["batch", "head"] if cells.ndim == 4 else [""] * (cells.ndim - 2)
-    maps = {}
-    for index in np.ndindex(cells.shape[:-2]):
-        maps[", ".join([_printable(title), *(f"{axis} {i}".strip() for axis, i in zip(axes, index))])] = cells[index]
-    lines: list[Line] = []
-    for heading, values in maps.items():
-        lines += [[(heading, None)], *_table(values, rows, columns), []]
-    text = _print_lines(lines[:-1])
-    if path is not None:
-        _save_heatmap(maps, rows, columns, path)
-    return text
-
-
-def _labels(name: str, labels: Iterable[object] | None, count: int, what: str) -> list[str]:
-    labels = range(count) if labels is None else list(labels)
-    if len(labels) != count:
-        raise ValueError(f"{len(labels)} {name} for {count} {what}: give one label each")
-    return [_printable(label) for label in labels]
-
-
-def _table(values: Array, rows: list[str], columns: list[str]) -> list[Line]:
-    import shutil
-
-    corner = max(min(16, max(map(_width, rows))), len("queries ↓"))
-    room = max(shutil.get_terminal_size().columns - corner - 1, 10)
-    cell = max(5, min(9, max(map(_width, columns)) + 1, room // len(columns)))
-    figures = cell * len(columns) <= room
-    step = len(columns) if figures else room  # columns in one piece
-    lines: list[Line] = []
-    for start in range(0, len(columns), step):
-        part = slice(start, start + step)
-        piece = f" {start} to {min(start + step, len(columns)) - 1}" if step < len(columns) else ""
-        lines.append([(" " * (corner + 1) + f"keys →{piece}", None)])
-        if figures:
-            heads = ["".join(" " + _fit(label, cell - 1, "right") for label in columns)]
-        else:  # one character a column: its label stands upright above it
-            tall = min(8, max(map(len, columns[part])))
-            upright = [_cut(label, tall).rjust(tall) for label in columns[part]]
-            heads = ["".join(c if _width(c) == 1 else "?" for c in letters) for letters in zip(*upright)]
-        lines += [[(" " * (corner + 1) + head, None)] for head in heads[:-1]]
-        lines.append([(f"{_fit('queries ↓', corner)} {heads[-1]}", None)])
-        for label, row in zip(rows, values):
-            line: Line = [(_fit(label, corner) + " ", None)]
-            line += [(_figure(w).rjust(cell) if figures else _shade(w), w) for w in row[part]]
-            lines.append(line if row.any() else [*line, (" ← empty row", None)])
-    scale = "0 is exactly 0" if figures else f"blank 0, {' '.join(SHADES[1:])} up to .2 .4 .6 .8 1"
-    nan, outside = np.isnan(values).sum(), ((values < 0) | (values > 1)).sum()
-    remarks = (f"; {NAN} is NaN: {nan}" if nan else "") + (f"; outside the scale: {outside}" if outside else "")
-    return [*lines, [(f"rows: queries, columns: keys, scale 0 to 1 ({scale}){remarks}", None)]]
-
-
-def _figure(w: float) -> str:
-    if np.isnan(w):
-        return NAN
-    return f"{w:.0f}" if w in (0, 1) else f"{w:.2f}".replace("0.", ".", 1)
-
-
-def _shade(w: float) -> str:
-    return NAN if np.isnan(w) else SHADES[int(np.ceil(min(max(w, 0), 1) * (len(SHADES) - 1)))]
-
-
-def _printable(label: object) -> str:
-    """The label on one line: line breaks and other control characters as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
-
-
-def _width(text: str) -> int:
-    """Terminal columns: East Asian wide characters take two, combining marks none."""
-    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
-
-
-def _cut(text: str, width: int) -> str:
-    """The text, its end replaced by … where it is wider."""
-    text = text[: 4 * width]
-    while _width(text) > width:
-        text = text[:-2] + "…"
-    return text
-
-
-def _fit(text: str, width: int, align: str = "left") -> str:
-    """Cut or padded to the width."""
-    text = _cut(text, width)
-    space = " " * (width - _width(text))
-    return text + space if align == "left" else space + text
-
-
-def _print_lines(lines: list[Line]) -> str:
-    """Print in colour where a terminal and rich are there, as plain text otherwise; return the plain text."""
-    text = "\n".join("".join(piece for piece, _ in line).rstrip() for line in lines)
-    if sys.stdout.isatty() and importlib.util.find_spec("rich"):
-        from rich.console import Console
-        from rich.text import Text  # unlike a string with markup, it shows [ ] as they are
-
-        console = Console()
-        for line in lines:
-            styled = Text()
-            for piece, w in line:
-                fill, ink = _color(w) if w is not None and w == w else ("default", "default")
-                styled.append(piece, f"{ink} on {fill}")
-            console.print(styled, soft_wrap=True)
-        return text
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding))
-    return text
-
-
-def _save_heatmap(maps: dict[str, Array], rows: list[str], columns: list[str], path: Any) -> None:
-    if not importlib.util.find_spec("matplotlib"):
-        print(f"{path} is not drawn: matplotlib is missing: pip install matplotlib", file=sys.stderr)
-        return
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
-    n, m = len(rows), len(columns)
-    high, wide = min(0.4, 8 / n), min(0.4, 8 / m)  # of a cell, in inches
-    across = max(1, min(len(maps), int(16 / (wide * m + 1.5))))
-    down = -(-len(maps) // across)
-    size = (across * (wide * m + 1.5) + 1, down * (high * n + 1.6))
-    figure = Figure(figsize=size, layout="constrained")
-    axes = list(figure.subplots(down, across, squeeze=False).flat)
-    for ax, (heading, values) in zip(axes, maps.items()):
-        image = ax.imshow(values, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        ax.set_title(_cut(heading, 40), parse_math=False, fontsize=10)  # parse_math: a token like $x$ is no formula
-        ax.set_facecolor("lightgrey")  # seen through NaN
-        for axis, labels, side in ((ax.xaxis, columns, wide), (ax.yaxis, rows, high)):
-            step = int(np.ceil(0.16 / side))  # no label overlaps the next
-            ticks = [_cut(label, 14) for label in labels[::step]]
-            axis.set_ticks(range(0, len(labels), step), ticks, parse_math=False, fontsize=8)
-        ax.tick_params(axis="x", rotation=90)
-        empty, missing = np.flatnonzero(~values.any(axis=-1)), np.argwhere(np.isnan(values))
-        for i in empty:
-            ax.add_patch(Rectangle((-0.5, i - 0.5), m, 1, fill=False, hatch="///", edgecolor="white"))
-        for i, j in missing:
-            ax.text(j, i, NAN, ha="center", va="center", color="crimson", fontsize=30 * min(high, wide))
-        if max(n, m) <= 12:
-            for (i, j), w in np.ndenumerate(values):
-                if w > 0:
-                    ax.text(j, i, _figure(w), ha="center", va="center", color=_color(w)[1], fontsize=7)
-        marks = ["hatched: empty row"] * (len(empty) > 0) + [f"{NAN}: NaN"] * (len(missing) > 0)
-        ax.set(xlabel="\n".join(filter(None, ["keys", ", ".join(marks)])), ylabel="queries")
-    for ax in axes[len(maps) :]:
-        ax.set_axis_off()
-    figure.colorbar(image, ax=axes, label="weight", aspect=4 * size[1])
-    with matplotlib.rc_context({"svg.fonttype": "none"}):  # labels stay text: searchable, and small
-        figure.savefig(path, dpi=150)

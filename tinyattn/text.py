@@ -1,0 +1,128 @@
+"""Text and colour for people: what fits into a terminal's columns, and a text that shows itself once."""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import sys
+import unicodedata
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+__all__ = ["VIRIDIS", "Line", "Shown", "color", "console", "cut", "fit", "plain", "printable", "show", "width"]
+
+Line: TypeAlias = list[tuple[str, str]]  # pieces of text with their style, as "bold red" or "#ffffff on #440154"
+
+# Viridis in nine steps: readable in greyscale and to colour-blind eyes.
+VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
+
+
+def color(fraction: float) -> tuple[str, str]:
+    """A fill and the text colour that is readable on it; 0 is dark, 1 is bright."""
+    fraction = min(max(fraction, 0.0), 1.0)
+    return VIRIDIS[round(fraction * (len(VIRIDIS) - 1))], "#ffffff" if fraction < 0.55 else "#000000"
+
+
+def printable(text: object) -> str:
+    """The text on one line: line breaks and other control characters as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def width(text: str) -> int:
+    """Terminal columns: East Asian wide characters take two, combining marks none."""
+    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+
+
+def cut(text: str, columns: int) -> str:
+    """The text, its end replaced by … where it is wider."""
+    text = text[: 4 * columns]
+    while width(text) > columns:
+        text = text[:-2] + "…"
+    return text
+
+
+def fit(text: str, columns: int, align: str = "left") -> str:
+    """Cut or padded to the width."""
+    text = cut(text, columns)
+    space = " " * (columns - width(text))
+    return text + space if align == "left" else space + text
+
+
+def plain(lines: Sequence[Line]) -> str:
+    """The lines without their styles."""
+    return "\n".join("".join(piece for piece, _ in line).rstrip() for line in lines).rstrip()
+
+
+def console() -> Any:
+    """rich's Console where the output is a terminal and rich is there; None otherwise."""
+    if not sys.stdout.isatty() or not importlib.util.find_spec("rich"):
+        return None
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def show(lines: Sequence[Line]) -> None:
+    """Print lines: in colour where console() has it; a pipe that lacks a character gets ? for it."""
+    screen = console()
+    if screen is None:
+        encoding = sys.stdout.encoding or "utf-8"
+        print(plain(lines).encode(encoding, "replace").decode(encoding))
+        return
+    from rich.text import Text  # unlike a string with markup, it shows [ ] as they are
+
+    for line in lines:
+        screen.print(Text.assemble(*line), soft_wrap=True)
+
+
+class Shown(str):
+    """A text that Python's prompt and a notebook show as it is, a notebook in colour.
+
+    show() shows it at once, and then a cell that ends with it does not show it again.
+    """
+
+    lines: Sequence[Line]
+    cell: int | None = None  # in which cell of a notebook it was shown
+
+    def __new__(cls, lines: Sequence[Line]) -> Shown:
+        self = super().__new__(cls, plain(lines))
+        self.lines = lines
+        return self
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def show(self) -> Shown:
+        """Print it in a script, display it in a notebook; Python's prompt will show what a call returns by itself."""
+        if _notebook() is not None:
+            self._ipython_display_()
+        elif not hasattr(sys, "ps1"):
+            show(self.lines)
+        return self
+
+    def _repr_html_(self) -> str:
+        rows = ["".join(f'<span style="{_css(style)}">{html.escape(t)}</span>' for t, style in x) for x in self.lines]
+        return '<pre style="line-height: 1.2; overflow-x: auto">' + "\n".join(rows) + "</pre>"
+
+    def _ipython_display_(self) -> None:
+        cell = _notebook().execution_count
+        if cell != self.cell and sys.stdout.isatty():
+            show(self.lines)
+        elif cell != self.cell:
+            _notebook().display_pub.publish({"text/plain": str(self), "text/html": self._repr_html_()})
+        self.cell = cell
+
+
+def _notebook() -> Any:
+    """IPython's shell, if this program runs in one."""
+    module = sys.modules.get("IPython")
+    return module and module.get_ipython()
+
+
+CSS = {"bold": "font-weight: bold", "italic": "font-style: italic", "dim": "opacity: .65"}
+
+
+def _css(style: str) -> str:
+    ink, _, fill = style.partition("on ")
+    rules = [CSS.get(word, f"color: {word}") for word in ink.split()]
+    return "; ".join(rules + [f"background: {fill}"] * bool(fill))
