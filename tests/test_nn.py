@@ -359,7 +359,7 @@ def plain(layer, x, context=None, mask=None):
 
 def test_mh01_heads_are_cut_from_features_not_from_tokens():
     x = ta.Tensor(np.arange(8.0).reshape(1, 2, 4))
-    heads = nn._split_heads(x, 2).numpy()
+    heads = nn.attention._split_heads(x, 2).numpy()
     assert heads.tolist() == [[[[0.0, 1.0], [4.0, 5.0]], [[2.0, 3.0], [6.0, 7.0]]]]
 
 

@@ -10,10 +10,11 @@ from . import nn as nn
 from . import optim as optim
 from .attention import *
 from .draw import *
+from .files import load as load
+from .files import save as save
 from .functional import *
 from .gradcheck import *
-from .nn import load as load
-from .nn import save as save
+from .masks import *
 from .ops import *
 from .tensor import *
 

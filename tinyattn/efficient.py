@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .attention import scaled_dot_product_attention, scores_shape, split_mask
+from .attention import scaled_dot_product_attention, scores_shape
+from .masks import split_mask
 from .ops import _like, concatenate, exp, expand_dims, masked_fill, where
 from .tensor import Array, Tensor, as_tensor, fused, op, region
 

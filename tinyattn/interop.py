@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .masks import behind
 from .tensor import Array
 
 __all__ = ["mask_from_flash", "mask_from_huggingface", "mask_from_mha", "state_from_torch", "state_to_torch"]
@@ -107,7 +108,7 @@ def mask_from_flash(n: int, m: int, *, causal: bool = False, window_size: tuple[
     Both count from the query's own position, i + m - n: bottom-right, as ours. A window W of `sliding_window_mask`
     is (W - 1, 0).
     """
-    distance = np.arange(m) - (np.arange(n)[:, None] + m - n)  # (n, m): how far key j lies behind query i
     left, right = (size if size >= 0 else max(n, m) for size in window_size)
-    mask: Array = (-left <= distance) & (distance <= (min(right, 0) if causal else right))
+    distance = behind(n, m)
+    mask: Array = (distance <= left) & (distance >= (0 if causal else -right))
     return mask

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..attention import padding_mask
 from ..functional import gelu
+from ..masks import padding_mask
 from ..nn import (
     GPT,
     Embedding,
@@ -22,10 +22,11 @@ from ..nn import (
     Module,
     MultiHeadAttention,
     RMSNorm,
-    Rng,
     SwiGLU,
     TransformerBlock,
 )
+from ..nn.module import Rng
+from ..nn.transformer import attend
 from ..ops import sqrt
 from ..tensor import Array, Tensor
 from .formats import Stored
@@ -82,13 +83,10 @@ class BERT(Module):
             raise ValueError(f"ids have shape {ids.shape}, but (batch, time) is needed; for one text use [ids]")
         x = self.embedding(ids) + self.types(types)  # (B, T) -> (B, T, d_model)
         x = self.norm(self.positions(x))
-        maps = []
+        maps: list[Tensor] | None = [] if return_weights else None
         for block in self.blocks:
-            x = block(x, mask=mask, return_weights=return_weights)
-            if return_weights:
-                x, weights = x
-                maps.append(weights)
-        return (x, maps) if return_weights else x
+            x = attend(block, x, maps=maps, mask=mask)
+        return x if maps is None else (x, maps)
 
 
 def sentence_vectors(model: BERT, tokenizer: Any, sentences: Sequence[str]) -> Tensor:

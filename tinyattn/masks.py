@@ -1,0 +1,94 @@
+"""Masks: which query may attend to which key. In every mask here True means: may attend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .tensor import Array, Tensor
+
+__all__ = ["causal_mask", "padding_mask", "show_mask", "sliding_window_mask"]
+
+
+def behind(n: int, m: int) -> Array:
+    """(n, m) integers: how far key j lies behind query i, i + m - n - j; below 0 it lies ahead.
+
+    The last query meets the last key: with m > n the queries are the newest n positions, as in cached decoding.
+    """
+    return np.arange(m - n, m)[:, None] - np.arange(m)
+
+
+def causal_mask(n: int, m: int | None = None) -> Array:
+    """(n, m) booleans: query i may attend to key j ≤ i + m - n. For m > n the n queries are the newest positions."""
+    m = n if m is None else m
+    return np.tri(n, m, m - n, dtype=bool)  # behind(n, m) >= 0, sooner
+
+
+def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool = True) -> Array:
+    """(n, m) booleans: the window positions that end with the query's own, i - W < j ≤ i; without causal |i - j| < W.
+
+    For m > n the n queries are the newest positions, as in `causal_mask`.
+    """
+    if window < 1:
+        raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
+    distance = behind(n, n if m is None else m)
+    mask: Array = (distance >= 0 if causal else distance > -window) & (distance < window)
+    return mask
+
+
+def padding_mask(lengths: Any, m: int) -> Array:
+    """(B, 1, 1, m) booleans: of sequence b the first lengths[b] keys are real, the rest padding. Combine with &."""
+    lengths = np.asarray(lengths)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or ((lengths < 0) | (lengths > m)).any():
+        raise ValueError(f"lengths {lengths!r} must be whole numbers between 0 and m = {m}, one per sequence")
+    mask: Array = np.arange(m) < lengths[:, None, None, None]
+    return mask
+
+
+def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, Any]:
+    """Any mask as (allowed, bias): booleans of at least two axes, and what is added to the scores, or None.
+
+    shape: that of the scores, (..., n, m).
+    Raises TypeError for integers, ValueError for a float mask of 0s and 1s and for a shape that does not fit.
+    """
+    if not isinstance(mask, Tensor):
+        mask = np.asarray(mask)
+    fits = mask.ndim in (1, 2, len(shape)) and mask.ndim <= len(shape)
+    if fits:
+        try:
+            fits = np.broadcast_shapes(mask.shape, shape) == shape
+        except ValueError:
+            fits = False
+    if not fits:
+        hint = ""
+        if mask.ndim > 2 and mask.ndim < len(shape):
+            hint = f" A mask per batch entry has a heads' axis: {(mask.shape[0], 1, *mask.shape[1:])}, mask[:, None]."
+        raise ValueError(
+            f"mask of shape {mask.shape} for scores of shape {shape}: it must be {shape[-2:]}, rows being "
+            f"queries, or have the scores' {len(shape)} axes.{hint}"
+        )
+    values = mask._data if isinstance(mask, Tensor) else mask
+    if values.dtype == bool:
+        return np.atleast_2d(values), None
+    if values.dtype.kind != "f":
+        raise TypeError(
+            f"an {values.dtype} mask could mean 'may attend' or numbers to add: use mask.astype(bool) "
+            "(True = may attend) or a float mask (added to the scores)"
+        )
+    learned = isinstance(mask, Tensor) and mask.requires_grad
+    if not learned and values.size and (values == 1).any() and ((values == 0) | (values == 1)).all():
+        raise ValueError(
+            "a float mask of nothing but 0s and 1s would be added to the scores and mask nothing: use mask.astype(bool)"
+        )
+    return np.atleast_2d(values != -np.inf), mask.astype(dtype) if values.dtype != dtype and dtype.kind == "f" else mask
+
+
+def show_mask(mask: Any) -> str:
+    """Print a mask as a grid and return the text: ■ may attend, · may not; rows are queries, columns are keys."""
+    values = mask._data if isinstance(mask, Tensor) else np.asarray(mask)
+    grid, _ = split_mask(mask, np.atleast_2d(values).shape, values.dtype)  # refuses what attention would refuse
+    rows = [[" ".join("■" if a else "·" for a in row) for row in g] for g in grid.reshape(-1, *grid.shape[-2:])]
+    text = "\n\n".join("\n".join(g) for g in rows)
+    print(text)
+    return text

@@ -1,0 +1,197 @@
+"""Multi-head attention, and the cache that lets it read a text piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..attention import fused_attention
+from ..functional import rotary
+from ..masks import causal_mask
+from ..ops import concatenate, expand_dims
+from ..tensor import Tensor, as_tensor
+from .layers import Linear
+from .module import Module, Rng, few
+
+__all__ = ["KVCache", "MultiHeadAttention"]
+
+
+class KVCache:
+    """The keys and values of the tokens seen so far, for every attention layer of a model: pass it as `cache=`.
+
+    len(cache) is the number of tokens; clear() forgets them.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Module, tuple[Tensor, Tensor]] = {}
+
+    def __len__(self) -> int:
+        return max((K.shape[-2] for K, _ in self._seen.values()), default=0)
+
+    def clear(self) -> None:
+        self._seen.clear()
+
+    def length(self, layer: Module) -> int:
+        """How many tokens this layer has seen; len(cache) is ahead of it while a model runs."""
+        return int(self._seen[layer][0].shape[-2]) if layer in self._seen else 0
+
+    def join(self, layer: Module, K: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values that layer has seen, (..., m, dk) and (..., m, dv), with the new ones behind them."""
+        if layer not in self._seen:
+            return K, V
+        old_K, old_V = self._seen[layer]
+        if old_K.shape[:-2] != K.shape[:-2]:
+            raise ValueError(
+                f"keys {K.shape} do not continue the cached {old_K.shape}: another batch? clear() the "
+                "cache before a new text"
+            )
+        return concatenate([old_K, K], -2), concatenate([old_V, V], -2)
+
+    def keep(self, layer: Module, K: Tensor, V: Tensor) -> None:
+        """Remember what join() returned, once it was of use: a call that fails leaves the cache as it was."""
+        self._seen[layer] = K, V
+
+
+class MultiHeadAttention(Module):
+    """h attentions side by side, each on its own d_model/h features: heads joined, times Wo (Vaswani et al. 2017).
+
+    mha(x) is self attention: queries, keys and values come from x, (..., n, d_model) -> (..., n, d_model).
+    mha(x, context) is cross attention: keys and values come from context, (..., m, d_model).
+    mask: as in `scaled_dot_product_attention`, for scores (..., h, n, m). None: no mask, except with a cache.
+    cache: a KVCache. x continues the text in it; with no mask, causally.
+    return_weights: also return the softmax of each head, (..., h, n, m), before dropout.
+
+    num_kv_heads: fewer heads for keys and values, each shared by h / num_kv_heads queries' heads (Ainslie et al. 2023).
+    rotary: base of rotary positions (10000.0, say), see `ta.rotary`; None: none.
+    attention: what computes each head, called as attention(Q, K, V, mask=…), mask only where there is one:
+        `scaled_dot_product_attention` to see its steps in a drawn graph, or one of ta.efficient, whose other arguments
+        functools.partial sets.
+    Head i owns the features i·dk … (i + 1)·dk - 1 of each projection.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        rotary: float | None = None,
+        attention: Callable[..., Any] = fused_attention,
+        rng: Rng = None,
+    ) -> None:
+        kv = num_heads if num_kv_heads is None else num_kv_heads
+        if num_heads < 1 or d_model % num_heads:
+            fits = [h for h in range(1, d_model + 1) if d_model % h == 0]
+            raise ValueError(
+                f"d_model = {d_model} cannot be shared by num_heads = {num_heads}: each head gets "
+                f"d_model / num_heads features. What fits: {few([str(h) for h in fits])}"
+            )
+        if kv < 1 or num_heads % kv:
+            raise ValueError(
+                f"num_heads = {num_heads} cannot share num_kv_heads = {kv}: each head of keys and values "
+                "serves the same number of query heads"
+            )
+        rng = np.random.default_rng(rng)
+        d_kv = d_model // num_heads * kv
+        self.q_proj = Linear(d_model, d_model, bias, rng=rng)
+        self.k_proj = Linear(d_model, d_kv, bias, rng=rng)
+        self.v_proj = Linear(d_model, d_kv, bias, rng=rng)
+        self.out_proj = Linear(d_model, d_model, bias, rng=rng)
+        for letter, part in zip("qkvo", (self.q_proj, self.k_proj, self.v_proj, self.out_proj)):
+            part.weight.name = f"W{letter}"  # as the paper and the drawings call them
+        self.num_heads, self.num_kv_heads = num_heads, kv
+        self.dropout, self.rotary, self.attention, self.rng = dropout, rotary, attention, rng
+
+    def forward(
+        self,
+        x: Any,
+        context: Any = None,
+        *,
+        mask: Any = None,
+        return_weights: bool = False,
+        cache: KVCache | None = None,
+    ) -> Any:
+        x = as_tensor(x)
+        source = x if context is None else as_tensor(context)  # what keys and values are made of
+        self._check(x, source, cross=context is not None, cache=cache)
+        Q, K, V = self._project(x, source, 0 if cache is None else cache.length(self))
+        if cache is not None:
+            K, V = all_K, all_V = cache.join(self, K, V)  # (..., kv, m, dk), m now counts all tokens so far
+            if mask is None and x.shape[-2] > 1:
+                mask = causal_mask(x.shape[-2], K.shape[-2])
+        heads, weights = self._attend(Q, K, V, mask, return_weights)
+        if cache is not None:
+            cache.keep(self, all_K, all_V)
+        out = self.out_proj(_join_heads(heads))
+        return (out, weights) if return_weights else out
+
+    def _project(self, x: Tensor, source: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Q (..., h, n, dk), K and V (..., kv, m, dk), the first of them at position start."""
+        Q = _split_heads(self.q_proj(x), self.num_heads)  # (..., n, d_model) -> (..., h, n, dk)
+        K = _split_heads(self.k_proj(source), self.num_kv_heads)  # (..., m, d_kv) -> (..., kv, m, dk)
+        V = _split_heads(self.v_proj(source), self.num_kv_heads)
+        if self.rotary is not None:
+            Q, K = rotary(Q, start, self.rotary), rotary(K, start, self.rotary)
+        return Q, K, V
+
+    def _attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Any, return_weights: bool) -> tuple[Tensor, Any]:
+        """What the heads read, (..., h, n, dk), and their weights, (..., h, n, m), or None."""
+        group = self.num_heads // self.num_kv_heads
+        if group > 1:  # queries (..., kv, group, n, dk) meet keys (..., kv, 1, m, dk)
+            Q, K, V = _cut_heads(Q, group), expand_dims(K, -3), expand_dims(V, -3)
+            if mask is not None and np.ndim(mask) > 2:
+                mask = _cut_heads(mask, group) if mask.shape[-3] > 1 else mask[..., None, :, :]
+        options: dict[str, Any] = {} if mask is None else {"mask": mask}
+        if self.training and self.dropout:
+            options |= {"dropout": self.dropout, "rng": self.rng}
+        if return_weights:
+            options["return_weights"] = True
+        out = self.attention(Q, K, V, **options)
+        heads, weights = out if return_weights else (out, None)
+        if group > 1:
+            heads, weights = _merge_heads(heads), None if weights is None else _merge_heads(weights)
+        return heads, weights
+
+    def _check(self, x: Tensor, source: Tensor, cross: bool, cache: KVCache | None) -> None:
+        d_model = self.out_proj.weight.shape[0]
+        for name, t in ("x", x), ("context", source):
+            if t.ndim < 2 or t.shape[-1] != d_model:
+                raise ValueError(
+                    f"{name} has shape {t.shape}, but attention works on sequences of vectors, "
+                    f"(..., length, {d_model}); for one vector use x[None]"
+                )
+        if x.shape[:-2] != source.shape[:-2]:
+            raise ValueError(
+                f"x {x.shape} and context {source.shape} differ in their leading axes: each sequence of "
+                "x reads its own context"
+            )
+        if cross and (cache is not None or self.rotary is not None):
+            raise ValueError(
+                "cross attention has no use for a cache or for rotary positions: both are about one "
+                "stream of tokens. Leave them out, or leave out context"
+            )
+
+
+def _split_heads(x: Tensor, heads: int) -> Tensor:
+    """(..., n, h·dk) -> (..., h, n, dk). First cut the features, then swap: a reshape alone would cut up tokens."""
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(-3, -2)
+
+
+def _join_heads(heads: Tensor) -> Tensor:
+    """(..., h, n, dk) -> (..., n, h·dk)"""
+    joined = heads.swapaxes(-3, -2)
+    return joined.reshape(*joined.shape[:-2], joined.shape[-2] * joined.shape[-1])
+
+
+def _cut_heads(x: Any, group: int) -> Any:
+    """(..., h, n, m) -> (..., h/group, group, n, m)"""
+    return x.reshape(*x.shape[:-3], x.shape[-3] // group, group, *x.shape[-2:])
+
+
+def _merge_heads(x: Tensor) -> Tensor:
+    """(..., h/group, group, n, m) -> (..., h, n, m)"""
+    return x.reshape(*x.shape[:-4], x.shape[-4] * x.shape[-3], *x.shape[-2:])

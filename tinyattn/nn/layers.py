@@ -1,0 +1,157 @@
+"""Layers that work at each position alone: maps, norms, dropout, feed-forwards; and positions themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..functional import dropout, embedding, gelu, layer_norm, linear, rms_norm
+from ..ops import sigmoid
+from ..tensor import Array, Tensor, as_tensor
+from .module import Module, Rng, parameter
+
+__all__ = [
+    "Dropout",
+    "Embedding",
+    "FeedForward",
+    "LayerNorm",
+    "LearnedPositions",
+    "Linear",
+    "RMSNorm",
+    "SwiGLU",
+    "sinusoidal_positions",
+]
+
+
+class Linear(Module):
+    """x Wᵀ + b: (..., in_features) -> (..., out_features). Starts uniform within ±1/√in_features."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, rng: Rng = None) -> None:
+        rng = np.random.default_rng(rng)
+        bound = 1 / math.sqrt(in_features)
+        self.weight = parameter(rng.uniform(-bound, bound, (out_features, in_features)), "weight")
+        self.bias = parameter(rng.uniform(-bound, bound, out_features), "bias") if bias else None
+
+    def forward(self, x: Any) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+class Embedding(Module):
+    """A table with one learned vector per id: (...) integers -> (..., embedding_dim). Starts normal, deviation std."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, *, std: float = 1.0, rng: Rng = None) -> None:
+        self.weight = parameter(np.random.default_rng(rng).normal(0, std, (num_embeddings, embedding_dim)), "weight")
+
+    def forward(self, ids: Any) -> Tensor:
+        return embedding(ids, self.weight)
+
+
+class LayerNorm(Module):
+    """(x - mean) / √(var + ε) · weight + bias over the last axis (Ba et al. 2016)."""
+
+    def __init__(self, d_model: int, eps: float = 1e-5, bias: bool = True) -> None:
+        self.weight = parameter(np.ones(d_model), "weight")
+        self.bias = parameter(np.zeros(d_model), "bias") if bias else None
+        self.eps = eps
+
+    def forward(self, x: Any) -> Tensor:
+        return layer_norm(x, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(Module):
+    """x / √(mean x² + ε) · weight over the last axis (Zhang & Sennrich 2019)."""
+
+    def __init__(self, d_model: int, eps: float = 1e-6) -> None:
+        self.weight = parameter(np.ones(d_model), "weight")
+        self.eps = eps
+
+    def forward(self, x: Any) -> Tensor:
+        return rms_norm(x, self.weight, self.eps)
+
+
+class Dropout(Module):
+    """In training each element is zeroed with probability p, the rest divided by 1 - p (Srivastava et al. 2014)."""
+
+    def __init__(self, p: float = 0.5, *, rng: Rng = None) -> None:
+        self.p = p
+        self.rng = np.random.default_rng(rng)
+
+    def forward(self, x: Any) -> Tensor:
+        return dropout(x, self.p, self.training, self.rng)
+
+
+class FeedForward(Module):
+    """down(activation(up(x))), at each position alone: (..., d_model) -> d_ff -> d_model; d_ff is 4 d_model if None."""
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int | None = None,
+        *,
+        activation: Callable[[Tensor], Tensor] = gelu,
+        bias: bool = True,
+        dropout: float = 0.0,
+        rng: Rng = None,
+    ) -> None:
+        rng = np.random.default_rng(rng)
+        d_ff = 4 * d_model if d_ff is None else d_ff
+        self.up = Linear(d_model, d_ff, bias, rng=rng)
+        self.down = Linear(d_ff, d_model, bias, rng=rng)
+        self.dropout = Dropout(dropout, rng=rng)
+        self.activation = activation
+
+    def forward(self, x: Any) -> Any:
+        return self.down(self.dropout(self.activation(self.up(x))))
+
+
+class SwiGLU(Module):
+    """down(s σ(s) · up(x)) with s = gate(x): a feed-forward whose hidden features are gated (Shazeer 2020)."""
+
+    def __init__(self, d_model: int, d_ff: int, *, bias: bool = False, rng: Rng = None) -> None:
+        rng = np.random.default_rng(rng)
+        self.gate = Linear(d_model, d_ff, bias, rng=rng)
+        self.up = Linear(d_model, d_ff, bias, rng=rng)
+        self.down = Linear(d_ff, d_model, bias, rng=rng)
+
+    def forward(self, x: Any) -> Any:
+        s = self.gate(x)
+        return self.down(s * sigmoid(s) * self.up(x))
+
+
+# --- positions: attention itself does not know the order of its keys ----------------------------------
+
+
+def sinusoidal_positions(n: int, d_model: int) -> Array:
+    """(n, d_model), to be added to n embeddings: sines and cosines of wavelengths from 2π to 10,000 · 2π.
+
+    (Vaswani et al. 2017, section 3.5.) [t, 2i] = sin(t / 10000^(2i / d_model)), [t, 2i + 1] = cos of the same.
+    """
+    angles = np.arange(n)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)  # (n, ⌈d/2⌉)
+    table = np.empty((n, d_model))
+    table[:, 0::2] = np.sin(angles)
+    table[:, 1::2] = np.cos(angles[:, : d_model // 2])
+    return table
+
+
+class LearnedPositions(Module):
+    """x + weight[start : start + n]: a learned vector per position, (..., n, d_model) -> the same shape.
+
+    Raises IndexError beyond position context - 1.
+    """
+
+    def __init__(self, context: int, d_model: int, *, rng: Rng = None) -> None:
+        self.weight = parameter(np.random.default_rng(rng).normal(0, 0.02, (context, d_model)), "positions")
+
+    def forward(self, x: Any, start: int = 0) -> Tensor:
+        x = as_tensor(x)
+        context, end = len(self.weight), start + x.shape[-2]
+        if end > context:
+            raise IndexError(
+                f"position {end - 1} is asked for, but only {context} positions, 0 … {context - 1}, were "
+                f"learned: feed at most {context} tokens, or clear() the cache"
+            )
+        out: Tensor = x + self.weight[start:end]
+        return out
