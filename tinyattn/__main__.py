@@ -4,6 +4,8 @@ import os
 import sys
 from importlib import import_module
 
+from .text import prepare_streams
+
 COMMANDS = {  # name: (module, its function: remaining arguments -> exit code, what it does)
     "check": ("tinyattn.check.cli", "check", "check your own attention: FILE[:FUNCTION]"),
     "practice": ("tinyattn.check.cli", "practice", "write the exercises into a file of yours"),
@@ -13,11 +15,15 @@ COMMANDS = {  # name: (module, its function: remaining arguments -> exit code, w
 
 
 def run() -> None:
-    """What the program `tinyattn` does: one command, and its exit code."""
+    """What the program `tinyattn` does: one command, and its exit code, also where nobody reads to the end."""
+    prepare_streams()
+    code = 130
     try:
-        sys.exit(main(sys.argv[1:]))
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
     except (BrokenPipeError, KeyboardInterrupt, EOFError):  # | head, Ctrl-C, Ctrl-D: a reader who has had enough
-        os._exit(130)
+        os._exit(code)
+    sys.exit(code)
 
 
 def main(argv: list[str]) -> int:

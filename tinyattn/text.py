@@ -1,15 +1,35 @@
-"""Text and colour for people: what fits into a terminal's columns, and a text that shows itself once."""
+"""Text and colour for people: what a stream can print, what fits into its columns, a text that shows itself once."""
 
 from __future__ import annotations
 
+import codecs
 import html
 import importlib.util
+import os
+import re
+import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["VIRIDIS", "Line", "Shown", "color", "console", "cut", "fit", "plain", "printable", "show", "width"]
+__all__ = [
+    "VIRIDIS",
+    "Line",
+    "Shown",
+    "color",
+    "columns",
+    "console",
+    "cut",
+    "fit",
+    "is_terminal",
+    "plain",
+    "prepare_streams",
+    "printable",
+    "printed",
+    "show",
+    "width",
+]
 
 Line: TypeAlias = list[tuple[str, str]]  # pieces of text with their style, as "bold red" or "#ffffff on #440154"
 
@@ -21,6 +41,67 @@ def color(fraction: float) -> tuple[str, str]:
     """A fill and the text colour that is readable on it; 0 is dark, 1 is bright."""
     fraction = min(max(fraction, 0.0), 1.0)
     return VIRIDIS[round(fraction * (len(VIRIDIS) - 1))], "#ffffff" if fraction < 0.55 else "#000000"
+
+
+# What an encoding without these signs gets instead: cp1252 (Windows, into a file) lacks most of them, ASCII all.
+PLAIN = dict(zip("·░▒▓█×−–—‘’“”→←↑↓│─", ".:+%#x---''\"\"><^v|-"))
+PLAIN |= {
+    "✓": "ok",
+    "✗": "no:",
+    "…": "...",
+    "√": "sqrt ",
+    "÷": "/",
+    "∞": "inf",
+    "≤": "<=",
+    "≥": ">=",
+    "≈": "~=",
+    "≠": "!=",
+}
+PLAIN |= {"∇": "grad ", "∈": "in", "∂": "d", "∑": "sum", "⊙": "*", "⋅": ".", "λ": "lambda"}
+
+
+def _plain_form(c: str) -> str:
+    """ "→" as ">", "λ" as "lambda", "²" as "2"; "?" for what has no such form."""
+    if c in PLAIN:
+        return PLAIN[c]
+    if greek := re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", unicodedata.name(c, "")):
+        return greek[2].title() if greek[1] == "CAPITAL" else greek[2].lower()
+    return "".join(part for part in unicodedata.normalize("NFKD", c) if part.isascii()) or "?"
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_plain_form, error.object[error.start : error.end])), error.end
+
+
+codecs.register_error("tinyattn.plain", _replace)
+
+
+def prepare_streams() -> None:
+    """For a program of ours, before its first word: a character that its streams lack must not end it."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # a program without a console, as pythonw on Windows
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="tinyattn.plain")
+
+
+def printed(text: str) -> str:
+    """The text as standard output can print it, in somebody else's program."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "tinyattn.plain").decode(encoding)
+
+
+def is_terminal(stream: Any) -> bool:
+    """Whether somebody sits before it: not if it is missing, a pipe, or no real stream."""
+    return bool(getattr(stream, "isatty", bool)())
+
+
+def columns(most: int) -> int:
+    """How many characters a line may have: those of the terminal, or of the variable COLUMNS; `most` in a pipe."""
+    return min(most, shutil.get_terminal_size((most, 24)).columns)
 
 
 def printable(text: object) -> str:
@@ -54,8 +135,8 @@ def plain(lines: Sequence[Line]) -> str:
 
 
 def console() -> Any:
-    """rich's Console where the output is a terminal and rich is there; None otherwise."""
-    if not sys.stdout.isatty() or not importlib.util.find_spec("rich"):
+    """rich's Console where the output is a terminal in colour and rich is there; None otherwise."""
+    if not is_terminal(sys.stdout) or os.environ.get("NO_COLOR") or not importlib.util.find_spec("rich"):
         return None
     from rich.console import Console
 
@@ -63,16 +144,15 @@ def console() -> Any:
 
 
 def show(lines: Sequence[Line]) -> None:
-    """Print lines: in colour where console() has it; a pipe that lacks a character gets ? for it."""
+    """Print lines: in colour where console() has it."""
     screen = console()
     if screen is None:
-        encoding = sys.stdout.encoding or "utf-8"
-        print(plain(lines).encode(encoding, "replace").decode(encoding))
+        print(printed(plain(lines)))
         return
     from rich.text import Text  # unlike a string with markup, it shows [ ] as they are
 
     for line in lines:
-        screen.print(Text.assemble(*line), soft_wrap=True)
+        screen.print(Text.assemble(*[(printed(piece), style) for piece, style in line]), soft_wrap=True)
 
 
 class Shown(str):
@@ -90,7 +170,12 @@ class Shown(str):
         return self
 
     def __repr__(self) -> str:
-        return str(self)
+        return printed(self)
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
     def show(self) -> Shown:
         """Print it in a script, display it in a notebook; Python's prompt will show what a call returns by itself."""
@@ -106,7 +191,7 @@ class Shown(str):
 
     def _ipython_display_(self) -> None:
         cell = _notebook().execution_count
-        if cell != self.cell and sys.stdout.isatty():
+        if cell != self.cell and is_terminal(sys.stdout):
             show(self.lines)
         elif cell != self.cell:
             _notebook().display_pub.publish({"text/plain": str(self), "text/html": self._repr_html_()})

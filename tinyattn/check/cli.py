@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from ..text import Line, show
+from ..text import Line, is_terminal, show
 from . import check_file, matrix
 from .known.mutants import BY_ID, MUTANTS, source
 from .practice import SENTENCE, STEPS, TEMPLATE, plan
@@ -91,7 +91,7 @@ def _watch(file: str, function: str | None, step: int | None, solution: bool) ->
             now = Path(file).stat().st_mtime_ns if Path(file).exists() else -1
             if now != seen:
                 seen = now
-                if sys.stdout.isatty():
+                if is_terminal(sys.stdout):
                     print("\033[2J\033[H", end="")
                 text = Path(file).read_text(encoding="utf-8", errors="replace") if now > 0 else ""
                 if "def rows_sum_to_one" in text and function is None and step is None:
@@ -154,7 +154,7 @@ def break_it(argv: list[str]) -> int:
             [],
         ]
     )
-    asked, answers = sys.stdin.isatty(), {}
+    asked, answers = is_terminal(sys.stdin), {}
     symptoms = matrix.symptoms(kind, edit)
     for question in symptoms:
         answers[question] = _answer(question) if asked else ""

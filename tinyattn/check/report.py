@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..text import Line, plain
+from ..text import Line, columns, plain, printed
 from .judge.case import Finding
 from .judge.outcome import TOLERANCE
 from .known.reference import Array
 
-WIDTH = 100
+WIDTH = 100  # at most, in characters
 ROWS, COLUMNS = 7, 8  # larger matrices are named by their shape
 
 
@@ -42,7 +42,7 @@ class Report:
         return plain
 
     def __repr__(self) -> str:
-        return as_text(self)
+        return printed(as_text(self))
 
 
 def _plain(value: Any) -> Any:
@@ -111,7 +111,7 @@ def beside(blocks: list[list[Line]]) -> list[Line]:
     used = 0
     for lines in blocks:
         wide = max(map(length, lines)) + 3
-        if used and used + wide > WIDTH - 6:
+        if used and used + wide > columns(WIDTH) - 6:
             rows.append([])
             used = 0
         rows[-1].append(lines)
@@ -129,10 +129,10 @@ def beside(blocks: list[list[Line]]) -> list[Line]:
 
 
 def wrap(text: str, indent: str, style: str = "", first: str = "") -> list[Line]:
-    """A paragraph in lines of WIDTH."""
-    lines, current = [], indent + first
+    """A paragraph in lines that fit."""
+    lines, current, room = [], indent + first, columns(WIDTH)
     for word in text.split():
-        if len(current) + len(word) + 1 > WIDTH and current.strip():
+        if len(current) + len(word) + 1 > room and current.strip():
             lines.append(current)
             current = indent + " " * len(first)
         current += word if current.endswith(" ") or not current else " " + word

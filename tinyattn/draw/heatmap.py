@@ -6,7 +6,9 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -112,7 +114,29 @@ def _save_heatmap(maps: dict[str, Array], rows: list[str], columns: list[str], p
     if not importlib.util.find_spec("matplotlib"):
         print(f"{path} is not drawn: matplotlib is missing: pip install matplotlib", file=sys.stderr)
         return
+    with own_matplotlib() as matplotlib:
+        figure = _figure_of(maps, rows, columns)
+        matplotlib.rcParams["svg.fonttype"] = "none"  # labels stay text: searchable, and small
+        figure.savefig(path, dpi=150)
+
+
+@contextmanager
+def own_matplotlib() -> Iterator[Any]:
+    """matplotlib with its own defaults: a Figure needs no backend, and must not need what a matplotlibrc asks for."""
+    backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
     import matplotlib
+
+    if backend is not None:
+        os.environ["MPLBACKEND"] = backend
+        with suppress(ValueError):  # a notebook's, whose packages this environment lacks
+            matplotlib.rcParams["backend"] = backend
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        matplotlib.rcdefaults()
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # labels may be of any script
+        yield matplotlib
+
+
+def _figure_of(maps: dict[str, Array], rows: list[str], columns: list[str]) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
@@ -146,5 +170,4 @@ def _save_heatmap(maps: dict[str, Array], rows: list[str], columns: list[str], p
     for ax in axes[len(maps) :]:
         ax.set_axis_off()
     figure.colorbar(image, ax=axes, label="weight", aspect=4 * size[1])
-    with matplotlib.rc_context({"svg.fonttype": "none"}):  # labels stay text: searchable, and small
-        figure.savefig(path, dpi=150)
+    return figure
