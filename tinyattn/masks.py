@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .tensor import Array, Tensor
+from .text import Shown
 
 __all__ = ["causal_mask", "padding_mask", "show_mask", "sliding_window_mask"]
 
@@ -84,11 +85,10 @@ def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, An
     return np.atleast_2d(values != -np.inf), mask.astype(dtype) if values.dtype != dtype and dtype.kind == "f" else mask
 
 
-def show_mask(mask: Any) -> str:
+def show_mask(mask: Any) -> Shown:
     """Print a mask as a grid and return the text: ■ may attend, · may not; rows are queries, columns are keys."""
     values = mask._data if isinstance(mask, Tensor) else np.asarray(mask)
     grid, _ = split_mask(mask, np.atleast_2d(values).shape, values.dtype)  # refuses what attention would refuse
-    rows = [[" ".join("■" if a else "·" for a in row) for row in g] for g in grid.reshape(-1, *grid.shape[-2:])]
-    text = "\n\n".join("\n".join(g) for g in rows)
-    print(text)
-    return text
+    grids = grid.reshape(-1, *grid.shape[-2:])
+    rows = [[" ".join("■" if a else "·" for a in row) for row in g] for g in grids]
+    return Shown([[(line, "")] for i, g in enumerate(rows) for line in ([""] if i else []) + g]).show()

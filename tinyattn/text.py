@@ -44,7 +44,7 @@ def color(fraction: float) -> tuple[str, str]:
 
 
 # What an encoding without these signs gets instead: cp1252 (Windows, into a file) lacks most of them, ASCII all.
-PLAIN = dict(zip("·░▒▓█×−–—‘’“”→←↑↓│─", ".:+%#x---''\"\"><^v|-"))
+PLAIN = dict(zip("·░▒▓█■×−–—‘’“”→←↑↓│─", ".:+%##x---''\"\"><^v|-"))
 PLAIN |= {
     "✓": "ok",
     "✗": "no:",
