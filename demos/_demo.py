@@ -6,12 +6,15 @@
         demo.table("Row sums", ["row", "sum"], [(0, "1.000"), (1, "1.000")])
         demo.claim("every row sums to 1", True)
         demo.plot("sums", lambda figure: figure.subplots().plot([1, 1]))
+        demo.measured("row sums {low:.3f} to {high:.3f}", low=1.0, high=1.0)
 
     if __name__ == "__main__":
         _demo.run(main, __doc__)
 
-and its users get --seed, --quick and --out. tests/test_demos.py runs the quick form of every demo here; one that takes
-more than some seconds has a line SLOW = True, and is run only where it is asked for.
+and its users get --seed, --quick, --out and --json. What it measured, in one sentence made of its figures, is what the
+README's table says of it: figures.py runs the full forms, and keeps their JSON in docs/figures.json. test_demos.py
+runs the quick form of every demo here, sweep.py at many seeds; one that takes more than some seconds has a line
+SLOW = True, and tests run it only where it is asked for.
 
 The terminal and the pictures are at their best with rich, matplotlib and graphviz (pip install -e '.[demos]');
 without them, or into a pipe, the same figures come as plain text.
@@ -20,17 +23,25 @@ without them, or into a pipe, the same figures come as plain text.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
+import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two threads that share a busy core wait for each other
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tinyattn of this clone, installed or not
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # the tinyattn of this clone, installed or not
+
+FIGURES = ROOT / "docs" / "figures.json"  # what the full forms measured, see figures.py
+COLUMNS = 80  # of text; where a table is wider, its cells are broken into lines
 
 # Colours that differ for colour-blind eyes as well (Okabe and Ito 2008).
 BLUE, ORANGE, GREEN, PURPLE, SKY, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#777777"
@@ -63,12 +74,17 @@ class Demo:
         self.rich = sys.stdout.isatty() and _has("rich")
         self.missing: set[str] = set()  # packages whose absence has been told
         self.pictures: list[Path] = []
-        self.failed: list[str] = []
+        self.claims: dict[str, bool] = {}
+        self.found, self.figures = "", {}  # a sentence, and the numbers in it, by name
+        self.notes = [f"{name}.py", f"seed {self.seed}", *["quick form"] * self.quick]  # in the corner of each picture
+        self.doing = "working"
 
     # --- the terminal -------------------------------------------------------------------------------
 
     def say(self, text: str = "") -> None:
-        print(text, flush=True)
+        for line in text.split("\n"):
+            indent = " " * (len(line) - len(line.lstrip()))
+            print(textwrap.fill(line, COLUMNS, subsequent_indent=indent, drop_whitespace=True), flush=True)
 
     def heading(self, text: str) -> None:
         self.say(f"\n\033[1m{text}\033[0m" if self.rich else f"\n{text}\n{'=' * len(text)}")
@@ -90,29 +106,38 @@ class Demo:
                 table.add_row(*map(Text, row))
             Console().print(table)
             return
-        widths = [max(len(row[i]) for row in [columns, *cells]) for i in range(len(columns))]
         self.say(f"\n{title}" if title else "")
+        widths = _fit(columns, cells)
         for row in [columns, ["-" * w for w in widths], *cells]:
-            padded = (c.rjust(w) if is_right else c.ljust(w) for c, w, is_right in zip(row, widths, right))
-            self.say(("  " + "  ".join(padded)).rstrip())
+            lines = [textwrap.wrap(cell, w) or [""] for cell, w in zip(row, widths)]
+            for parts in zip_longest(*lines, fillvalue=""):
+                padded = (c.rjust(w) if is_right else c.ljust(w) for c, w, is_right in zip(parts, widths, right))
+                print(("  " + "  ".join(padded)).rstrip())
 
     def claim(self, text: str, holds: Any) -> None:
         """Say whether what the demo claims holds; where it does not, the demo goes on, and ends with exit code 1."""
         mark, color = ("✓", 32) if holds else ("✗ DOES NOT HOLD:", 31)
-        self.say(f"\033[{color}m{mark}\033[0m {text}" if self.rich else f"{mark} {text}")
-        if not holds:
-            self.failed.append(text)
+        text = " ".join(text.split())
+        told = textwrap.fill(f"{mark} {text}", COLUMNS, subsequent_indent="  ")
+        print(told.replace(mark, f"\033[{color}m{mark}\033[0m", 1) if self.rich else told, flush=True)
+        self.claims[text] = bool(holds)
+
+    def measured(self, text: str, **figures: Any) -> None:
+        """What this run found, in a sentence with its figures' names in braces: the README's, docs/figures.json's."""
+        self.figures |= figures
+        self.found = text.format(**figures)
 
     def track(self, items: Sequence[Any], what: str) -> Iterator[Any]:
-        """Iterate over items with a bar on the terminal; silent in a pipe."""
+        """Iterate over items with a bar on the terminal; in a pipe, see _report."""
         if self.rich:
             from rich.progress import track
 
             yield from track(items, what, transient=True)
             return
         for i, item in enumerate(items, 1):
+            self.doing = f"{what}, {i} of {len(items)}"
             if sys.stderr.isatty():
-                print(f"\r{what} {i}/{len(items)} ", end="\n" if i == len(items) else "", file=sys.stderr, flush=True)
+                print(f"\r{self.doing} ", end="\n" if i == len(items) else "", file=sys.stderr, flush=True)
             yield item
 
     # --- pictures -----------------------------------------------------------------------------------
@@ -128,6 +153,7 @@ class Demo:
         with matplotlib.rc_context(STYLE):
             figure = Figure(figsize=size)
             draw(figure, *args)
+            figure.supxlabel(", ".join(self.notes), x=0.995, ha="right", fontsize=7, color=GREY)
             figure.savefig(self.path(f"{name}.svg"), metadata={"Date": None})
             figure.set_layout_engine("none")  # as it is now: no need to work it out again
             figure.savefig(self.path(f"{name}.png"), dpi=150)
@@ -136,6 +162,7 @@ class Demo:
         """Draw the computation graph of output (see ta.draw_graph) as SVG and PNG; without graphviz as DOT text."""
         import tinyattn as ta
 
+        options["title"] = ", ".join([*filter(None, [options.get("title")]), *self.notes[1:]])
         svg = self.path(f"{name}.svg")
         svg.unlink(missing_ok=True)  # what an earlier run drew must not pass for this one's
         ta.draw_graph(output, path=svg, **options)
@@ -149,6 +176,7 @@ class Demo:
         import tinyattn as ta
 
         self.say()
+        options["title"] = ", ".join([*filter(None, [options.get("title")]), *self.notes[1:]])
         if _has("matplotlib"):
             ta.heatmap(weights, *labels, path=self.path(f"{name}.svg"), **options)
             with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
@@ -158,9 +186,10 @@ class Demo:
             self._tell("matplotlib", "the heatmap is not drawn (its figures are above)")
 
     def path(self, file_name: str) -> Path:
-        """Where a picture of this demo goes; it is listed at the end."""
+        """Where a picture of this demo goes, its name with seed and form; it is listed at the end."""
         self.out.mkdir(parents=True, exist_ok=True)
-        self.pictures.append(self.out / f"{self.name}_{file_name}")
+        stem, dot, suffix = file_name.rpartition(".")
+        self.pictures.append(self.out / f"{self.name}_{stem}_seed{self.seed}{'_quick' * self.quick}{dot}{suffix}")
         return self.pictures[-1]
 
     def _tell(self, package: str, consequence: str) -> None:
@@ -188,20 +217,71 @@ def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
         parser.add_argument(
             f"--{key.replace('_', '-')}", type=type(default), default=default, help="default: %(default)r"
         )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="for what was measured, in figures")
     demo = Demo(name, parser.parse_args())
-    sys.stdout.reconfigure(errors="replace")  # a pipe that knows no √ gets ?
-    start = time.perf_counter()
+    for stream in (sys.stdout, sys.stderr):
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")  # a pipe that knows no √ gets ?
+    start, worked = time.perf_counter(), time.process_time()
     demo.say((doc or name).strip().splitlines()[0])
-    main(demo)
+    if demo.quick:
+        full = json.loads(FIGURES.read_text(encoding="utf-8")).get(name) if FIGURES.exists() else None
+        reached = f" takes {full['seconds']:.0f} s, and measured: {full['measured']}" if full else " measures more."
+        demo.say(f"This is the quick form. The full one{reached}")
+    with _report(demo):
+        main(demo)
     demo.say()
+    if demo.found:
+        demo.say(f"measured: {demo.found}")
     by_stem: dict[Path, list[str]] = {}
     for picture in demo.pictures:
         by_stem.setdefault(picture.with_suffix(""), []).append(picture.suffix)
     for stem, suffixes in by_stem.items():
-        demo.say(f"picture: {stem}{' and '.join(suffixes)}")
-    demo.say(f"{name}.py, seed {demo.seed}{', quick form' * demo.quick}: {time.perf_counter() - start:.1f} s")
-    if demo.failed:
-        sys.exit(f"{len(demo.failed)} of the claims did not hold: " + "; ".join(demo.failed))
+        print(f"picture: {stem}{' and '.join(suffixes)}")
+    demo.say(f"{', '.join(demo.notes)}: {time.perf_counter() - start:.1f} s")
+    if demo.json:
+        result = {
+            "seed": demo.seed,
+            "quick": demo.quick,
+            "seconds": round(time.process_time() - worked, 1),
+            "measured": demo.found,
+            "figures": demo.figures,
+            "claims": demo.claims,
+        }
+        text = json.dumps(result, ensure_ascii=False, indent=1, default=lambda x: x.tolist())
+        demo.json.write_text(text + "\n", encoding="utf-8")
+    failed = [text for text, holds in demo.claims.items() if not holds]
+    if failed:
+        sys.exit(f"{len(failed)} of the claims did not hold: " + "; ".join(failed))
+
+
+@contextmanager
+def _report(demo: Demo) -> Iterator[None]:
+    """Meanwhile, in a pipe, a line on stderr every 10 s: nobody shall wonder whether it is still at work."""
+    done, start = threading.Event(), time.perf_counter()
+
+    def report() -> None:
+        while not done.wait(10):
+            print(f"{demo.name}.py: {demo.doing}, {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+
+    if not sys.stderr.isatty():
+        threading.Thread(target=report, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _fit(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Widths that fit into 80 columns where the longest words let them: the widest column gives first."""
+    table = list(zip(columns, *cells))
+    widths = [max(map(len, column)) for column in table]
+    least = [max((len(word) for cell in column for word in cell.split()), default=1) for column in table]
+    while sum(widths) + 2 * len(widths) > COLUMNS:
+        give = [(w, -i) for i, w in enumerate(widths) if w > least[i]]
+        if not give:
+            break
+        widths[-max(give)[1]] -= 1
+    return widths
 
 
 def _has(package: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent.parent / "demos"
-DEMOS = sorted(p for p in FOLDER.glob("*.py") if not p.stem.startswith("_"))
+DEMOS = sorted(p for p in FOLDER.glob("*.py") if "\n    _demo.run(" in p.read_text(encoding="utf-8"))
 IMPORT = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import _demo"
 
 
@@ -35,9 +35,13 @@ def test_demo(demo, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✓" in done.stdout
     assert "✗" not in done.stdout
+    wide = [line for line in done.stdout.splitlines() if len(line) > 80 and not line.startswith("picture: ")]
+    assert not wide, "\n".join(wide)
+    assert "This is the quick form." in done.stdout
     pictures = re.findall(r"^picture: (.+)\.svg and .png$", done.stdout, re.M)
     assert pictures, done.stdout
     for stem in pictures:
+        assert stem.endswith("_seed0_quick")
         assert Path(f"{stem}.svg").read_text(encoding="utf-8").rstrip().endswith("</svg>")
         assert Path(f"{stem}.png").read_bytes().startswith(b"\x89PNG")
 

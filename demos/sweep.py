@@ -1,0 +1,80 @@
+"""All demos at many seeds: whatever the seed, every claim holds.
+
+A claim that a demo makes is one about chance wherever something is drawn or trained. One run proves little: this runs
+each demo at each seed, and lists the claims that failed. Ends with code 1 if there was one.
+
+    python demos/sweep.py --seeds 0-19 --quick
+    python demos/sweep.py --full --seeds 0,7,42,123 vanishing_gradients multi_head
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+DEMOS = sorted(p.stem for p in FOLDER.glob("*.py") if "\n    _demo.run(" in p.read_text(encoding="utf-8"))
+
+
+def numbers(text):
+    """ "0-3,7" -> [0, 1, 2, 3, 7]"""
+    ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
+    return [seed for part in ends for seed in range(part[0], part[-1] + 1)]
+
+
+def run(name, seed, quick, folder, echo=False):
+    """One run of a demo: what its --json says, and {"error": its last line on stderr} where it ended without."""
+    result = Path(folder) / f"{name}_{seed}.json"
+    result.unlink(missing_ok=True)
+    command = [sys.executable, FOLDER / f"{name}.py", "--seed", str(seed), "--out", folder, "--json", result]
+    done = subprocess.run(
+        [*command, *["--quick"] * quick],
+        stdout=subprocess.DEVNULL,
+        stderr=None if echo else subprocess.PIPE,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONUTF8": "1"},
+    )
+    if result.exists():
+        return json.loads(result.read_text(encoding="utf-8"))
+    return {"error": ((done.stderr or "").strip().splitlines() or [f"ended with code {done.returncode}"])[-1]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("demos", nargs="*", default=DEMOS, metavar="DEMO", help="by default all")
+    parser.add_argument("--seeds", type=numbers, default=[0, 1, 2], help='such as "0-19" or "0,7,42" (default 0-2)')
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--quick", action="store_true", help="the quick forms (the default)")
+    form.add_argument("--full", action="store_true", help="the full forms")
+    options = parser.parse_args()
+    start, failures = time.perf_counter(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.demos:
+            name = Path(name).stem
+            results = {}
+            for seed in options.seeds:
+                print(f"\r{name}, seed {seed} ", end="", file=sys.stderr, flush=True)
+                results[seed] = run(name, seed, not options.full, folder)
+            failed = [
+                (seed, text)
+                for seed, result in results.items()
+                for text in [*([result["error"]] if "error" in result else ()), *result.get("claims", {})]
+                if not result.get("claims", {}).get(text)
+            ]
+            failures += len(failed)
+            count = sum(len(result.get("claims", {})) for result in results.values())
+            seconds = sum(result.get("seconds", 0) for result in results.values())
+            held = f"{count - len(failed):4} of {count:4} claims hold"
+            print(f"\r{name:24} {len(results)} seeds  {held}  {seconds:6.0f} s", flush=True)
+            for seed, text in failed:
+                print(f"    seed {seed}: {text}", flush=True)
+    print(f"{failures} failures; {time.perf_counter() - start:.0f} s")
+    sys.exit(failures > 0)
+
+
+if __name__ == "__main__":
+    main()
