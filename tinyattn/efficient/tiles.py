@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .attention import scaled_dot_product_attention, scores_shape
-from .masks import split_mask
-from .ops import _like, concatenate, exp, expand_dims, masked_fill, where
-from .tensor import Array, Tensor, as_tensor, fused, op, region
+from ..attention import scaled_dot_product_attention, scores_shape
+from ..masks import split_mask
+from ..ops import _like, concatenate, exp, expand_dims, masked_fill, where
+from ..tensor import Array, Tensor, as_tensor, fused, op, region
 
 __all__ = [
     "bigbird_blocks",

@@ -1,0 +1,3 @@
+"""The attacks on n²."""
+
+from .tiles import *
