@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import tinyattn as ta
 from tinyattn import efficient as eff
+from tinyattn.efficient import flash as paper
+from tinyattn.efficient import tiles
 
 NAN, INF = np.nan, np.inf
 FORMS = ["flash", "window", "blocks"]
@@ -29,13 +31,25 @@ def values_and_grads(f, inputs, cotangent_seed=1):
 
 
 def assert_same(f, reference, inputs, tolerance=None):
-    """Value and all gradients equal: within 1e-12 (float32: 1e-5) of the largest entry, where that is above 1."""
+    """Value and all gradients equal: within 1e-12 (float32: 1e-5) of the largest entry, where that is above 1.
+
+    dQ = dS K · scale, and where a row's weights are 0 and 1, dS = P ∘ (g·v - Σ g·out) is the difference of two equal
+    numbers: what remains is their rounding, times K. So a gradient of Q or K may also differ by that rounding:
+    4 eps |g| |v| |k| · scale, with the longest row of each.
+    """
+    Q, K, V = inputs[:3]
     if tolerance is None:
-        tolerance = 1e-12 if inputs[0].dtype == np.float64 else 1e-5
-    for actual, expected in zip(values_and_grads(f, inputs), values_and_grads(reference, inputs)):
-        assert actual.dtype == expected.dtype and actual.shape == expected.shape
-        scale = max(1.0, np.abs(expected).max(initial=0))
-        np.testing.assert_allclose(actual / scale, expected / scale, rtol=0, atol=tolerance)
+        tolerance = 1e-12 if Q.dtype == np.float64 else 1e-5
+    actual, expected = values_and_grads(f, inputs), values_and_grads(reference, inputs)
+    longest = lambda x: np.linalg.norm(x, axis=-1).max(initial=0)
+    g = np.random.default_rng(1).normal(size=expected[0].shape)  # the cotangent
+    for x, a, e in zip([None, *(x for x in inputs if x.requires_grad)], actual, expected):
+        assert a.dtype == e.dtype and a.shape == e.shape
+        partner = K if x is Q else Q if x is K else None
+        rounding = 0 if partner is None else 4 * np.finfo(e.dtype).eps * longest(g) * longest(V.numpy())
+        rounding *= 0 if partner is None else longest(partner.numpy()) / np.sqrt(Q.shape[-1])
+        allowed = max(tolerance * max(1.0, np.abs(e).max(initial=0)), rounding)
+        np.testing.assert_allclose(a / allowed, e / allowed, rtol=0, atol=1)
 
 
 # --- every exact form equals the plain one --------------------------------------------------------------
@@ -414,6 +428,146 @@ def test_multi_head_attention_takes_it(name):
     np.testing.assert_allclose(other(x).numpy(), plain(x, mask=mask).numpy(), atol=1e-12)
 
 
+# --- flash as the paper has it --------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(qkv(), st.integers(1, 14), st.booleans())
+def test_the_fast_kernel_is_the_papers_algorithm(drawn, tile, causal):
+    _, inputs = drawn
+    lead = leading(inputs)
+    Q, K, V = (np.broadcast_to(x.numpy().astype(float), lead + x.shape[-2:]) for x in inputs)
+    inputs = [T(x) for x in (Q, K, V)]
+    out, *gradients = values_and_grads(
+        lambda *x: ta.efficient.flash_attention(*x, causal=causal, block_size=tile), inputs
+    )
+    g = np.random.default_rng(1).normal(size=out.shape)
+    plain, top, total = paper.forward(Q, K, V, causal, tile)
+    expected = [plain, *paper.backward(g, Q, K, V, plain, top, total, causal, tile)]
+    for a, e in zip([out, *gradients], expected):
+        np.testing.assert_allclose(a, e, rtol=0, atol=1e-12 * max(1, np.abs(e).max()))
+
+
+@pytest.mark.parametrize("tile", [1, 3, 4, 64])
+@pytest.mark.parametrize(("n", "m", "causal"), [(5, 7, False), (5, 7, True), (7, 5, True)])
+def test_the_papers_algorithm_is_attention(n, m, causal, tile):
+    rng = np.random.default_rng(20)
+    Q, K, V, g = (rng.normal(size=s) for s in [(2, n, 3), (2, m, 3), (2, m, 4), (2, n, 4)])
+    inputs = [T(x) for x in (Q, K, V)]
+    out = ta.scaled_dot_product_attention(*inputs, ta.causal_mask(n, m) if causal else None)
+    expected = [out.numpy(), *(x.numpy() for x in ta.grad(out, inputs, g))]
+    plain, top, total = paper.forward(Q, K, V, causal, tile)
+    for a, e in zip([plain, *paper.backward(g, Q, K, V, plain, top, total, causal, tile)], expected):
+        np.testing.assert_allclose(a, e, rtol=0, atol=1e-12)
+
+
+# --- the ends of the range ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("v", [3e37, -3e37, 2e-38, -1e-40])
+@pytest.mark.parametrize("g", [1.0, 1e30, -1e-30, 3e-41])
+@pytest.mark.parametrize("s", [-80.0, -20.0, 0.0, 20.0, 80.0, 1e4])
+def test_answers_and_gradients_are_finite_where_the_mathematics_is(name, v, g, s):
+    """float32 against float64: huge and tiny values and gradients of either sign, and all scores low or high."""
+    rng = np.random.default_rng(21)
+    K, V, cotangent = s + rng.uniform(-1, 1, (5, 1)), v * rng.uniform(0.5, 1, (5, 2)), g * rng.uniform(0.5, 1, (5, 2))
+    arrays = [x.astype(np.float32) for x in (np.ones((5, 1)), K, V)]
+    cotangent = cotangent.astype(np.float32)
+    with np.errstate(over="ignore", under="ignore"):
+        single = run(form(name), [T(x) for x in arrays], cotangent)
+    double = run(form(name), [T(x.astype(float)) for x in arrays], cotangent)
+    score = abs(g * v)  # the size of dS
+    for a, e, size in zip(single, double, (abs(v), score * max(1, abs(s)), score, abs(g))):
+        if size < 1e37:
+            np.testing.assert_allclose(a, e, rtol=0, atol=1e-5 * (1 + abs(s)) * size + 1e-44)
+
+
+def run(f, inputs, cotangent):
+    out = f(*inputs)
+    return [out.numpy(), *(x.numpy() for x in ta.grad(out, inputs, cotangent.astype(out.dtype)))]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_half_precision_is_summed_in_single_and_rounded_once(name):
+    rng = np.random.default_rng(22)
+    arrays = [rng.normal(size=(5, d)).astype(np.float16) for d in (3, 3, 2)]
+    g = rng.normal(size=(5, 2)).astype(np.float16)
+    half, single = (run(form(name), [T(x.astype(d)) for x in arrays], g) for d in (np.float16, np.float32))
+    for a, e in zip(half, single):
+        assert a.dtype == np.float16
+        np.testing.assert_array_equal(a, e.astype(np.float16))
+    many = [T(np.full(shape, x, np.float16)) for shape, x in (((1, 1), 0), ((5000, 1), 0), ((5000, 1), 60))]
+    assert ta.efficient.flash_attention(*many, block_size=64).item() == 60  # in half precision 5000 · 60 is infinite
+
+
+@pytest.mark.parametrize("factor", [1, 6, 1000])
+def test_gb_02_half_precision_scores_in_range_have_an_answer(factor):
+    Q = np.full((1, 64), 40 * min(factor, 6), np.float16)
+    K, V = np.stack([Q[0] / factor, (Q[0] - np.float16(1)) / factor]), np.array([[1], [2]], np.float16)
+    for f in (
+        ta.efficient.flash_attention,
+        functools.partial(ta.efficient.block_sparse_attention, block_mask=[[True, True]], block_size=1),
+    ):
+        out = f(Q, K, V)
+        right = ta.scaled_dot_product_attention(*(x.astype(float) for x in (Q, K, V)))
+        np.testing.assert_allclose(out.numpy(), right.numpy(), rtol=2e-3)
+    assert factor > 1 or out.item() == 1
+
+
+def test_gb_31_indices_may_have_32_bits(monkeypatch):
+    assert np.arange(3, dtype=np.int32).dtype == (np.arange(3, dtype=np.int32) + ta.efficient.FAR).dtype
+    rng = np.random.default_rng(23)
+    arrays = [rng.normal(size=(7, d)) for d in (3, 3, 2)]
+    calls = {
+        "flash": lambda *x: ta.efficient.flash_attention(*x, block_size=2),
+        "flash causal": lambda *x: ta.efficient.flash_attention(*x, causal=True, block_size=2),
+        "window": lambda *x: ta.efficient.sliding_window_attention(*x, 3),
+        "blocks": lambda *x: ta.efficient.block_sparse_attention(*x, eff.local_blocks(4), 2),
+        "linear": lambda *x: ta.efficient.linear_attention(*x, causal=True),
+    }
+    arrays[1][6], arrays[0][0] = NAN, NAN
+    narrow = lambda *args, arange=np.arange: arange(*args).astype(np.int32)
+    for f in calls.values():
+        results = []
+        for patched in (False, True):
+            with monkeypatch.context() as patch:
+                if patched:
+                    patch.setattr(np, "arange", narrow)
+                results.append(run(f, [T(x) for x in arrays], np.ones((7, 2))))
+        for a, b in zip(*results):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kind", ["flash", "float mask", "blocks", "heads"])
+def test_gb_34_what_an_idle_query_holds_cannot_matter_to_a_learned_scale(kind, causal):
+    mask = np.array([[True, True], [False, False]])
+    scale = T(0.5)
+    Q, K, V = (T([[1.0], [NAN]]), T([[1.0], [2.0]]), T([[1.0], [3.0]]))
+    options = {"scale": scale, "causal": causal}
+    if kind == "heads":
+        Q, K, V = (T(np.stack([x.numpy()] * 2)) for x in (Q, K, V))
+        scale = options["scale"] = T(np.full((2, 1, 1), 0.25))
+        mask = np.stack([mask, mask])
+    if kind == "blocks":
+        out = ta.efficient.block_sparse_attention(Q, K, V, mask, 1, scale=scale)
+    elif kind == "float mask":
+        out = ta.efficient.flash_attention(Q, K, V, mask=np.where(mask, 0.5, -INF), **options)
+    else:
+        out = ta.efficient.flash_attention(Q, K, V, mask=mask, **options)
+    reference = ta.scaled_dot_product_attention(
+        Q, K, V, mask & ta.causal_mask(2) if causal and kind != "blocks" else mask, scale=scale
+    )
+    expected = ta.grad(reference.sum(), (scale, Q, K, V))
+    actual = ta.grad(out.sum(), (scale, Q, K, V))
+    for a, e in zip(actual, expected):
+        assert np.isfinite(a.numpy()).all()
+        np.testing.assert_allclose(a.numpy(), e.numpy(), rtol=1e-12, atol=1e-15)
+    if not causal and kind != "heads":
+        assert abs(actual[0].item() - 0.470) < 5e-4
+
+
 # --- what they refuse -----------------------------------------------------------------------------------
 
 
@@ -475,7 +629,7 @@ def test_linear_attention_is_its_matrix_form(drawn, causal, masked, chunk):
         return A @ V / ta.masked_fill(total, total == 0, 1.0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eff, "CHUNK", chunk)
+        patch.setattr(eff.linear, "CHUNK", chunk)
         assert_same(
             lambda *x: ta.efficient.linear_attention(*x, causal=causal, key_mask=keep if masked else None),
             by_matrix,
@@ -486,7 +640,7 @@ def test_linear_attention_is_its_matrix_form(drawn, causal, masked, chunk):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("n", "m"), [(3, 5), (5, 3)])
 def test_derivatives_of_linear_attention(causal, n, m, monkeypatch):
-    monkeypatch.setattr(eff, "CHUNK", 2)
+    monkeypatch.setattr(eff.linear, "CHUNK", 2)
     rng = np.random.default_rng(10)
     inputs = [T(rng.normal(size=s), name=k) for k, s in zip("QKV", [(2, n, 2), (m, 2), (2, m, 1)])]
     keep = np.arange(m) != 2
@@ -553,6 +707,34 @@ def test_the_feature_map_has_its_derivative_at_zero_too():
     np.testing.assert_allclose(ta.grad(y.sum(), x)[0].numpy(), [np.exp(-1), 1, 1])
 
 
+@pytest.mark.parametrize("x", [800.0, -800.0, 1e5, -1e5])
+def test_the_feature_map_is_finite_far_out(x):
+    """e^800 is infinite, and infinity times the other branch's 0 would be NaN in the gradient."""
+    Q, K, V = T(np.array([[x], [1.0]])), T(np.array([[x / 2], [2.0], [0.5]])), T(np.array([[1.0], [3.0], [-2.0]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for causal in (False, True):
+            out, *gradients = values_and_grads(lambda *z: ta.efficient.linear_attention(*z, causal=causal), (Q, K, V))  # noqa: B023
+            assert np.isfinite(out).all() and all(np.isfinite(g).all() for g in gradients)
+            q, k = (np.where(z.numpy() > 0, z.numpy() + 1, np.exp(np.minimum(z.numpy(), 0))) for z in (Q, K))
+            A = q @ k.T * (ta.causal_mask(2, 3) if causal else 1)
+            weights = A / np.maximum(A.sum(-1, keepdims=True), 1e-300)
+            np.testing.assert_allclose(out, weights @ V.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_half_precision_of_linear_attention_is_summed_in_single(causal):
+    rng = np.random.default_rng(16)
+    n = 3000
+    arrays = [rng.normal(size=(n, d)).astype(np.float16) for d in (3, 3, 2)]
+    g = rng.normal(size=(n, 2)).astype(np.float16)
+    f = lambda *x: ta.efficient.linear_attention(*x, causal=causal)
+    half, single = (run(f, [T(x.astype(d)) for x in arrays], g) for d in (np.float16, np.float32))
+    for a, e in zip(half, single):
+        assert a.dtype == np.float16
+        np.testing.assert_allclose(a, e, rtol=1e-3, atol=1e-3 * np.abs(e).max())
+
+
 def test_linear_attention_in_float32():
     rng = np.random.default_rng(15)
     inputs = [T(rng.normal(size=(5, d)).astype(np.float32)) for d in (3, 3, 2)]
@@ -598,8 +780,8 @@ def test_FL01_every_block_size(causal):
         np.testing.assert_allclose(expected[1], FL01["grad_q"], rtol=1e-9)
     for size in itertools.product(range(1, 9), range(1, 9)):
         for edge in range(1, size[0] + 1):
-            plan = eff._Plan(3**-0.5, size, (0 if causal else -eff.FAR, eff.FAR), edge=edge)
-            for a, b in zip(run(lambda *x: eff._tiled(*x, plan=plan)), expected):  # noqa: B023
+            plan = tiles.Plan(size, (0 if causal else -eff.FAR, eff.FAR), edge=edge, scale=3**-0.5)
+            for a, b in zip(run(lambda *x: tiles.tiled(*x, plan=plan)), expected):  # noqa: B023
                 np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 

@@ -55,13 +55,7 @@ def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, An
     """
     if not isinstance(mask, Tensor):
         mask = np.asarray(mask)
-    fits = mask.ndim in (1, 2, len(shape)) and mask.ndim <= len(shape)
-    if fits:
-        try:
-            fits = np.broadcast_shapes(mask.shape, shape) == shape
-        except ValueError:
-            fits = False
-    if not fits:
+    if mask.ndim not in (1, 2, len(shape)) or not broadcasts(mask.shape, shape):
         hint = ""
         if mask.ndim > 2 and mask.ndim < len(shape):
             hint = f" A mask per batch entry has a heads' axis: {(mask.shape[0], 1, *mask.shape[1:])}, mask[:, None]."
@@ -83,6 +77,14 @@ def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, An
             "a float mask of nothing but 0s and 1s would be added to the scores and mask nothing: use mask.astype(bool)"
         )
     return np.atleast_2d(values != -np.inf), mask.astype(dtype) if values.dtype != dtype and dtype.kind == "f" else mask
+
+
+def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Does an array of this shape broadcast to that one?"""
+    try:
+        return np.broadcast_shapes(shape, to) == to
+    except ValueError:
+        return False
 
 
 def show_mask(mask: Any) -> Shown:

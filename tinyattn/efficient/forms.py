@@ -1,0 +1,99 @@
+"""Three exact forms of attention that store no n × m matrix: flash, sliding window, block-sparse. Kernel: tiles.py."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..attention import scores_shape
+from ..masks import broadcasts, split_mask
+from ..ops import masked_fill
+from ..tensor import Tensor, as_tensor
+from .tiles import FAR, Plan, tiled
+
+
+def flash_attention(
+    Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any = None, scale: float | None = None, block_size: int = 512
+) -> Tensor:
+    """softmax(Q Kᵀ · scale) V, exactly, in memory that grows with n + m instead of n · m (Dao et al. 2022).
+
+    Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv), and mask, scale, empty rows and NaN as in
+    `scaled_dot_product_attention`. causal: query i sees key j ≤ i + m - n, and whatever mask allows of these.
+    block_size: the side of a tile. At most four tiles of scores are in memory at once, however long the sequences; any
+        size gives the same result.
+    """
+    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    shape = scores_shape(Q, K, V)
+    if mask is not None:
+        split_mask(mask, shape, Q.dtype)  # an error if it does not fit
+    side = operator.index(block_size)
+    if side < 1:
+        raise ValueError(f"block_size {side}: a tile has at least one row; with fewer than 128 the time is Python's")
+    plan = Plan((side, side), (0 if causal else -FAR, FAR), edge=-(-side // 4))
+    return _attend(Q, K, V, scale, plan, *(() if mask is None else (mask,)))
+
+
+def sliding_window_attention(
+    Q: Any, K: Any, V: Any, window: int, *, causal: bool = True, scale: float | None = None
+) -> Tensor:
+    """Attention to the window positions that end with one's own: time and memory n · window (Beltagy et al. 2020).
+
+    Q, K (..., n, dk), V (..., n, dv) -> (..., n, dv): query i sees i - window < j ≤ i; without causal |i - j| < window.
+    Equals `scaled_dot_product_attention` under `sliding_window_mask`. Raises ValueError for n ≠ m or window < 1.
+    """
+    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    *_, n, m = scores_shape(Q, K, V)
+    if n != m:
+        raise ValueError(
+            f"{n} queries and {m} keys: a window slides along one sequence, so both must be equally many. "
+            "Use flash_attention with mask=sliding_window_mask(n, window, m)"
+        )
+    if window < 1:
+        raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
+    window = min(operator.index(window), n)
+    side = min(max(window, 64), 256)  # of a tile: a few per block of queries cover its band
+    return _attend(Q, K, V, scale, Plan((side, side), (0 if causal else 1 - window, window - 1)))
+
+
+def block_sparse_attention(
+    Q: Any, K: Any, V: Any, block_mask: Any, block_size: int, *, scale: float | None = None
+) -> Tensor:
+    """Attention between listed blocks of queries and keys only: the cost is that of the blocks listed.
+
+    Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv).
+    block_mask: booleans (⌈n / block_size⌉, ⌈m / block_size⌉), or with the leading axes of the scores before them:
+        True where the queries of block I may attend to the keys of block J. See `longformer_blocks`, `bigbird_blocks`.
+    Raises TypeError for a block mask that is not boolean, ValueError for one that does not fit.
+    """
+    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    *lead, n, m = scores_shape(Q, K, V)
+    block_size = operator.index(block_size)
+    blocks = np.array(block_mask)  # a copy: the way back reads it again
+    if blocks.dtype != bool:
+        raise TypeError(f"block_mask is {blocks.dtype}, not boolean (True = may attend): use block_mask.astype(bool)")
+    if block_size < 1:
+        raise ValueError(f"block_size {block_size}: a block has at least one position")
+    wanted = (*lead, -(-n // block_size), -(-m // block_size))
+    if blocks.ndim not in (2, len(wanted)) or not broadcasts(blocks.shape, wanted):
+        raise ValueError(
+            f"block mask of shape {blocks.shape} for {n} queries and {m} keys in blocks of {block_size}: "
+            f"it must be {wanted[-2:]}, or broadcast to {wanted}"
+        )
+    wide = max(block_size, 512 // block_size * block_size)  # neighbouring blocks make one tile up to this wide
+    return _attend(Q, K, V, scale, Plan((block_size, wide), blocks=np.broadcast_to(blocks, wanted)))
+
+
+def _attend(Q: Tensor, K: Tensor, V: Tensor, scale: Any, plan: Plan, *mask: Any) -> Tensor:
+    """What the kernel computes of these, once it can rely on them: a NaN that no allowed pair reads must not meet a
+    weight of 0, so it becomes 0; scale becomes a number, as one that is a Tensor becomes part of Q."""
+    if not all(np.isfinite(x._data).all() for x in (Q, K, V)):
+        busy, used = plan.seen(Q.shape[-2], K.shape[-2], *mask)
+        Q, K, V = masked_fill(Q, ~busy, 0.0), masked_fill(K, ~used, 0.0), masked_fill(V, ~used, 0.0)
+    if isinstance(scale, Tensor):
+        Q, scale = Q * scale, 1.0
+    elif scale is None:
+        scale = 1 / math.sqrt(Q.shape[-1] or 1)
+    return tiled(Q, K, V, *mask, plan=plan._replace(scale=float(scale)))
