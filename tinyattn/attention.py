@@ -10,7 +10,7 @@ import numpy as np
 from .functional import dropout as _dropout
 from .masks import split_mask
 from .ops import masked_fill, softmax
-from .tensor import Array, Tensor, as_tensor, fused, region
+from .tensor import Array, Tensor, _wrap, as_tensor, fused, region
 
 __all__ = ["fused_attention", "scaled_dot_product_attention"]
 
@@ -39,14 +39,18 @@ def scaled_dot_product_attention(
     as 0 · NaN is NaN.
     """
     Q, K, V, scale, allowed, bias = _prepare(Q, K, V, scale, mask)
-    scores = Q @ K.mT * scale  # (..., n, dk) @ (..., dk, m) -> (..., n, m)
+    scores = Q @ K.mT  # (..., n, dk) @ (..., dk, m) -> (..., n, m)
+    masked = scaled = scores * scale
     if bias is not None:
-        scores = scores + bias
+        masked = masked + bias
     if allowed is not None:
-        scores = masked_fill(scores, ~allowed, -np.inf)
-    weights = softmax(scores, axis=-1)
+        masked = masked_fill(masked, _wrap(~allowed, "blocked = ~mask"), -np.inf)
+    weights = softmax(masked, axis=-1)
     kept = _dropout(weights, dropout, rng=rng) if dropout else weights
     out = kept @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
+    names = ("scores", scores), ("masked", masked), ("scaled", scaled), ("kept", kept), ("weights", weights)
+    for name, t in (*names, ("output", out)):  # for drawings
+        t.name = name
     return (out, weights) if return_weights else out
 
 

@@ -136,6 +136,7 @@ class MultiHeadAttention(Module):
         V = _split_heads(self.v_proj(source), self.num_kv_heads)
         if self.rotary is not None:
             Q, K = rotary(Q, start, self.rotary), rotary(K, start, self.rotary)
+        Q.name, K.name, V.name = "Q", "K", "V"
         return Q, K, V
 
     def _attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Any, return_weights: bool) -> tuple[Tensor, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -26,7 +27,7 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward(): write what it computes there")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        token = _region.set((type(self).__name__, object(), _region.get()))  # what it records is drawn as one box
+        token = _region.set((type(self).__name__, weakref.ref(self), _region.get()))  # what it records is one box
         try:
             return self.forward(*args, **kwargs)
         finally:
