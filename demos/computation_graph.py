@@ -13,7 +13,7 @@ import _demo
 import numpy as np
 
 import tinyattn as ta
-from tinyattn.tensor import region
+from tinyattn.graph import region
 
 
 def parse(expression, rng):

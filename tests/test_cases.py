@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn.tensor import op
+from tinyattn.graph import op
 
 NAN, INF = np.nan, np.inf
 

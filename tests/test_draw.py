@@ -11,7 +11,7 @@ import pytest
 
 import tinyattn as ta
 from tinyattn.draw import draw_graph, graph, heatmap
-from tinyattn.tensor import region
+from tinyattn.graph import region
 from tinyattn.text import VIRIDIS
 
 graphviz = pytest.importorskip("graphviz")

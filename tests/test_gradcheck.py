@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn.tensor import fused, op
+from tinyattn.graph import fused, op
 
 RNG = np.random.default_rng(0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn.tensor import fused, gradients, op
+from tinyattn.graph import fused, gradients, op
 
 
 def leaf(*shape, seed=0, **kwargs):

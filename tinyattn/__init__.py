@@ -1,4 +1,4 @@
-"""tinyattn: attention down to its last derivative, in NumPy. Read tensor.py first, then ops.py."""
+"""tinyattn: attention down to its last derivative, in NumPy. Read graph.py first, then ops.py."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ from .files import load as load
 from .files import save as save
 from .functional import *
 from .gradcheck import *
+from .graph import *
 from .masks import *
 from .ops import *
-from .tensor import *
 
 __version__ = "0.2.0"
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .functional import dropout as _dropout
+from .graph import Array, Tensor, _wrap, as_tensor, fused, region
 from .masks import split_mask
 from .ops import masked_fill, softmax
-from .tensor import Array, Tensor, _wrap, as_tensor, fused, region
 
 __all__ = ["fused_attention", "scaled_dot_product_attention"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .tensor import Array, Tensor
+from .graph import Array, Tensor
 
 __all__ = ["load", "save"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .graph import Array, Tensor, as_tensor, fused, op, region
 from .ops import _flat, _like, log_softmax, mean, sqrt, tanh, var
-from .tensor import Array, Tensor, as_tensor, fused, op, region
 
 __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm", "linear", "rms_norm", "rotary"]
 

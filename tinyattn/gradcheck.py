@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .tensor import Array, Tensor, _history, as_tensor, grad
+from .graph import Array, Tensor, _history, as_tensor, grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .tensor import Array, Tensor
+from .graph import Array, Tensor
 from .text import Shown
 
 __all__ = ["causal_mask", "padding_mask", "show_mask", "sliding_window_mask"]

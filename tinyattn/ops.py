@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .tensor import Array, Tensor, as_tensor, op
+from .graph import Array, Tensor, as_tensor, op
 
 __all__ = [
     "abs",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .tensor import Array, Tensor
+from .graph import Array, Tensor
 
 __all__ = ["SGD", "Adam", "AdamW", "clip_grad_norm", "warmup_cosine"]
 

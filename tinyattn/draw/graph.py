@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..tensor import Array, Tensor, gradients, op_name
+from ..graph import Array, Tensor, gradients, op_name
 from ..text import VIRIDIS, color, cut, printable
 
 if TYPE_CHECKING:

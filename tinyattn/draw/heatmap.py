@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import Array, Tensor
+from ..graph import Array, Tensor
 from ..text import Line, Shown, color, cut, fit, printable, width
 from .graph import PICTURES
 

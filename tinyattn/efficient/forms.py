@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..attention import scores_shape
+from ..graph import Tensor, as_tensor
 from ..masks import broadcasts, split_mask
 from ..ops import masked_fill
-from ..tensor import Tensor, as_tensor
 from .tiles import FAR, Plan, tiled
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..attention import scores_shape
+from ..graph import Array, Tensor, as_tensor, op, region
 from ..masks import broadcasts
 from ..ops import _like, concatenate, exp, expand_dims, masked_fill, where
-from ..tensor import Array, Tensor, as_tensor, op, region
 
 CHUNK = 128
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor import Array
+from ..graph import Array
 
 
 def local_blocks(n: int, reach: int = 1) -> Array:

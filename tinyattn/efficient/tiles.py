@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..attention import scaled_dot_product_attention
+from ..graph import Array, Tensor, fused
 from ..ops import masked_fill
-from ..tensor import Array, Tensor, fused
 
 FAR = 1 << 30  # farther than any key: the end of a band that is open. FAR plus a length fits 32 bits
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..attention import fused_attention
 from ..functional import rotary
+from ..graph import Tensor, as_tensor
 from ..masks import causal_mask
 from ..ops import concatenate, expand_dims
-from ..tensor import Tensor, as_tensor
 from .layers import Linear
 from .module import Module, Rng, few
 

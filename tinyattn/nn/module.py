@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..tensor import Array, Tensor, _region, _wrap
+from ..graph import Array, Tensor, _region, _wrap
 
 __all__ = ["Module"]
 

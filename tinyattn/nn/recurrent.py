@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..graph import Tensor, as_tensor
 from ..ops import sigmoid, split, stack, tanh
-from ..tensor import Tensor, as_tensor
 from .layers import Linear
 from .module import Module, Rng
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..functional import linear
+from ..graph import Array, Tensor, no_grad
 from ..masks import causal_mask
-from ..tensor import Array, Tensor, no_grad
 from .attention import KVCache, MultiHeadAttention
 from .layers import Dropout, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear
 from .module import Module, Rng

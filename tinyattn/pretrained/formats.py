@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..tensor import Array
+from ..graph import Array
 
 
 class Stored(NamedTuple):
