@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn.graph import fused, op
+from tinyattn.graph import op
 
 RNG = np.random.default_rng(0)
 
@@ -90,7 +90,7 @@ def test_a_wrong_softmax_is_caught():
 
 
 def test_a_fused_op_must_be_its_composed_twin():
-    @fused(lambda x: 1.01 * x * x, lambda g, out, x, *, extra, needs: [2 * g * x])
+    @op(twin=lambda x: 1.01 * x * x, pull=lambda g, out, x, *, extra, needs: [2 * g * x])
     def square(x):
         return x * x, None
 

@@ -10,6 +10,7 @@ from . import nn as nn
 from . import optim as optim
 from .attention import *
 from .draw import *
+from .einsum import *
 from .files import load as load
 from .files import save as save
 from .functional import *

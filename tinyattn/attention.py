@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .functional import dropout as _dropout
-from .graph import Array, Tensor, _wrap, as_tensor, fused, region
+from .graph import Tensor, as_tensor, op, region, wrap
 from .masks import split_mask
 from .ops import masked_fill, softmax
+from .values import Array
 
 __all__ = ["fused_attention", "scaled_dot_product_attention"]
 
@@ -44,7 +45,7 @@ def scaled_dot_product_attention(
     if bias is not None:
         masked = masked + bias
     if allowed is not None:
-        masked = masked_fill(masked, _wrap(~allowed, "blocked = ~mask"), -np.inf)
+        masked = masked_fill(masked, wrap(~allowed, "blocked = ~mask"), -np.inf)
     weights = softmax(masked, axis=-1)
     kept = _dropout(weights, dropout, rng=rng) if dropout else weights
     out = kept @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
@@ -156,7 +157,7 @@ def _attention_pullback(
     return dQ, dK, dV
 
 
-@fused(_attention_composed, _attention_pullback)
+@op(pull=_attention_pullback, twin=_attention_composed)
 def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None) -> tuple[Array, Any]:
     """E V · r with E = e^(S - max S), r = 1 / Σ E: the softmax divides at the end, n · dv numbers instead of n · m."""
     E = np.matmul(Q * scale, K.mT)  # (..., n, dk) @ (..., dk, m) -> (..., n, m); scores S, turned into E in place

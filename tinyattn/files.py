@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Array, Tensor
+from .graph import Tensor
+from .values import Array
 
 __all__ = ["load", "save"]
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Array, Tensor, as_tensor, fused, op, region
-from .ops import _flat, _like, log_softmax, mean, sqrt, tanh, var
+from .graph import Tensor, as_tensor, on, op, region
+from .ops import _flat, log_softmax, mean, sqrt, tanh, var
+from .values import Array
 
 __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm", "linear", "rms_norm", "rotary"]
 
@@ -65,7 +66,7 @@ def embedding(ids: Any, weight: Any) -> Tensor:
     return _embedding(weight, ids=ids.astype(int))
 
 
-@op(lambda g, out, weight, ids: _like(g, _add_rows)(g, ids=ids, vocab=weight.shape[0]))
+@op(lambda g, out, weight, ids: on(g, _add_rows)(g, ids=ids, vocab=weight.shape[0]))
 def _embedding(weight: Array, ids: Array) -> Any:
     """Row ids[...] of the table.   dW: g added up at each id"""
     return np.asarray(weight)[ids]
@@ -129,7 +130,7 @@ def _gelu_pullback(g: Array, out: Array, x: Array, *, extra: Array, needs: Any) 
     return (dx,)
 
 
-@fused(gelu_composed, _gelu_pullback)
+@op(pull=_gelu_pullback, twin=gelu_composed)
 def _gelu_tanh(x: Array) -> tuple[Array, Array]:
     """x s with s = (1 + tanh u) / 2 = 1 / (1 + e^(-2u)), for e^x is faster than tanh x."""
     s = np.multiply(x, x, out=np.empty_like(x, dtype=np.result_type(x, np.float16)))
@@ -218,7 +219,7 @@ def _layer_norm_pullback(
     return dx, np.einsum("nd,nd->d", _flat(g), _flat(y)) if needs[1] else None, g if needs[2] else None
 
 
-@fused(layer_norm_composed, _layer_norm_pullback)
+@op(pull=_layer_norm_pullback, twin=layer_norm_composed)
 def _layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> tuple[Array, Any]:
     y = x - _row_mean(x)  # two passes: mean(x²) - mean(x)² would cancel for a large mean
     y -= _row_mean(y)  # a large mean was rounded: what is left of it
@@ -259,7 +260,7 @@ def _rms_norm_pullback(g: Array, out: Array, x: Array, weight: Array, *, extra: 
     return dx, np.einsum("nd,nd->d", _flat(g), _flat(y)) if needs[1] else None
 
 
-@fused(rms_norm_composed, _rms_norm_pullback)
+@op(pull=_rms_norm_pullback, twin=rms_norm_composed)
 def _rms_norm(x: Array, weight: Array, eps: float) -> tuple[Array, Any]:
     r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps)
     y = x * r
@@ -289,7 +290,7 @@ def _rotations(start: int, n: int, d: int, base: float, dtype: Any) -> tuple[Arr
     return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
 
 
-@op(lambda g, out, x, cos, sin: _like(g, _rotate)(g, cos=cos, sin=-sin))
+@op(lambda g, out, x, cos, sin: on(g, _rotate)(g, cos=cos, sin=-sin))
 def _rotate(x: Array, cos: Array, sin: Array) -> Any:
     """(a, b) -> (a cos - b sin, a sin + b cos) for the halves a, b of x.   dx = g, turned back"""
     half = x.shape[-1] // 2
@@ -345,7 +346,7 @@ def _cross_entropy_pullback(
     return (d.reshape(logits.shape),)
 
 
-@fused(cross_entropy_composed, _cross_entropy_pullback)
+@op(pull=_cross_entropy_pullback, twin=cross_entropy_composed)
 def _cross_entropy(logits: Array, rows: Array, classes: Array) -> tuple[Array, Array]:
     z = logits.reshape(-1, logits.shape[-1])[rows]  # (N, C), a copy
     top = z.max(-1, keepdims=True)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Array, Tensor, _history, as_tensor, grad
+from .graph import Tensor, as_tensor, grad, way
+from .values import Array
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -113,7 +114,7 @@ def _outputs(f: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Tensor, .
 
 def _gradient(output: Tensor, x: Tensor, create_graph: bool = False) -> Tensor:
     """d(output)/dx, or zeros where output does not depend on x."""
-    depends = output.requires_grad and x in set(_history(output))
+    depends = output.requires_grad and x in set(way(output))
     return grad(output, x, create_graph=create_graph, retain_graph=True)[0] if depends else Tensor(np.zeros(x.shape))
 
 

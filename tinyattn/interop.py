@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Array
 from .masks import behind
+from .values import Array
 
 __all__ = ["mask_from_flash", "mask_from_huggingface", "mask_from_mha", "state_from_torch", "state_to_torch"]
 

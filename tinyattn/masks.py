@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Array, Tensor
+from .graph import Tensor
 from .text import Shown
+from .values import Array
 
 __all__ = ["causal_mask", "padding_mask", "show_mask", "sliding_window_mask"]
 

@@ -4,7 +4,7 @@ A rule gets g = dL/d(out), the result `out`, the inputs and the parameters, and 
 Three things that a rule need not care for:
 - Broadcasting. Where an input was stretched, the engine sums the share back to the input's shape.
 - What it is given. Rules use operators, methods and np.functions, which work on arrays and on Tensors alike (what
-  NumPy does not have goes through `_like`).
+  NumPy does not have goes through `on`).
 - Whether it is needed. It is called only for inputs that want a gradient.
 
 The ops have NumPy's names, so sum, max, min and abs hide Python's own in this file: those are `builtins.sum` here.
@@ -21,55 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Array, Tensor, as_tensor, op
-
-__all__ = [
-    "abs",
-    "absolute",
-    "add",
-    "astype",
-    "broadcast_to",
-    "concatenate",
-    "cos",
-    "divide",
-    "einsum",
-    "exp",
-    "expand_dims",
-    "log",
-    "log_softmax",
-    "logsumexp",
-    "masked_fill",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "multiply",
-    "negative",
-    "positive",
-    "power",
-    "prod",
-    "relu",
-    "reshape",
-    "sigmoid",
-    "sin",
-    "softmax",
-    "split",
-    "sqrt",
-    "squeeze",
-    "stack",
-    "subtract",
-    "sum",
-    "swapaxes",
-    "tanh",
-    "transpose",
-    "var",
-    "where",
-]
+from .face import NUMPY
+from .graph import Tensor, as_tensor, on, op
+from .methods import Methods
+from .values import Array, Axis
 
 Value = Any  # what a formula returns: an array or a NumPy scalar
-Axis = int | tuple[int, ...] | None
 
 # --- arithmetic --------------------------------------------------------------------------------------
 
@@ -145,11 +102,6 @@ def matmul(x: Any, y: Any) -> Tensor:
 
 def _rank(x: Any) -> int:
     return x._data.ndim if isinstance(x, Tensor) else np.ndim(x)
-
-
-def _like(x: Any, function: Callable[..., Tensor]) -> Callable[..., Any]:
-    """An op as a rule calls it: on Tensors itself, on arrays its formula."""
-    return function if isinstance(x, Tensor) else function.forward  # type: ignore[attr-defined]
 
 
 # --- functions of one number --------------------------------------------------------------------------
@@ -280,8 +232,8 @@ def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
 )
 def var(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """Σ (x - mean)² / N over axis.   dx = g · 2 (x - mean) / N"""
-    deviation = x - _like(x, mean)(x, axis, keepdims=True)
-    return _like(x, mean)(deviation * deviation, axis, keepdims)
+    deviation = x - on(x, mean)(x, axis, keepdims=True)
+    return on(x, mean)(deviation * deviation, axis, keepdims)
 
 
 @op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims) * _ties(out, x, axis, keepdims))
@@ -441,7 +393,7 @@ def broadcast_to(x: Array, shape: int | tuple[int, ...]) -> Value:
     return np.broadcast_to(x, shape)
 
 
-@op(lambda g, out, x, index: _like(g, _scatter)(g, x.shape, index))
+@op(lambda g, out, x, index: on(g, _scatter)(g, x.shape, index))
 def _getitem(x: Array, index: Any) -> Value:
     """x[index].   dx: g added up at index, zeros elsewhere (an element taken twice gets both)"""
     return np.asarray(x)[index]
@@ -474,22 +426,22 @@ def _own(index: Any) -> Any:
     return np.array(index) if isinstance(index, (list, np.ndarray)) else index
 
 
-def getitem(x: Any, index: Any) -> Tensor:
+def _indexed(x: Any, index: Any) -> Tensor:
     """x[index], with NumPy's slices, integers, boolean masks, integer arrays, None and …"""
     return _getitem(x, _own(index))
 
 
-@op(each=lambda i, g, out, *xs, axis: g[_along(axis, xs, i)])
-def _concatenate(*xs: Array, axis: int) -> Value:
+def _pieces(g: Any, out: Any, *xs: Any, axis: int, **_: Any) -> list[Any]:
+    """The piece of g where each x went."""
+    ends = itertools.accumulate((x.shape[axis] for x in xs), initial=0)
+    lead = (slice(None),) * (axis % g.ndim)
+    return [g[(*lead, slice(a, b))] for a, b in itertools.pairwise(ends)]
+
+
+@op(pull=_pieces)
+def _concatenate(*xs: Array, axis: int) -> tuple[Value, None]:
     """Arrays joined end to end along axis.   dxᵢ = the piece of g where xᵢ went"""
-    return np.concatenate(xs, axis)
-
-
-def _along(axis: int, xs: Sequence[Any], i: int) -> Any:
-    """The index of the piece where xs[i] went."""
-    start = builtins.sum(x.shape[axis] for x in xs[:i])
-    piece = slice(start, start + xs[i].shape[axis])
-    return (slice(None),) * (axis % xs[0].ndim) + (piece,)
+    return np.concatenate(xs, axis), None
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
@@ -518,61 +470,14 @@ def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     return [x[(*lead, slice(a, b))] for a, b in itertools.pairwise(cuts)]
 
 
-# --- einsum: a product of any operands, summed over the letters that the result does not have ---------
-
-
-@op(each=lambda i, g, out, *xs, subscripts: _einsum_share(i, g, xs, subscripts))
-def _einsum(*xs: Array, subscripts: str) -> Value:
-    """dxᵢ: the same product with g in xᵢ's place, and the letters of the result and of xᵢ exchanged"""
-    return np.einsum(subscripts, *xs, optimize=len(xs) > 1)
-
-
-def _einsum_share(i: int, g: Any, xs: Sequence[Any], subscripts: str) -> Any:
-    """'ij,jk->ik' for i = 0: 'ik,jk->ij'. Letters that only xᵢ has come back by ones, doubled ones by a unit matrix."""
-    ins, result = subscripts.split("->")
-    letters = ins.split(",")
-    operands, terms = [g, *xs[:i], *xs[i + 1 :]], [result, *letters[:i], *letters[i + 1 :]]
-    spare = iter([c for c in _LETTERS if c not in subscripts])
-    mine = ""
-    for c, n in zip(letters[i], xs[i].shape):
-        if c in mine:  # a diagonal was taken: g goes back to the diagonal
-            fresh = next(spare)
-            operands, terms, mine = [*operands, np.eye(n, dtype=g.dtype)], [*terms, c + fresh], mine + fresh
-        elif all(c not in term for term in terms):  # summed over: every element gets g
-            operands, terms, mine = [*operands, np.ones(n, g.dtype)], [*terms, c], mine + c
-        else:
-            mine += c
-    share = np.einsum(",".join(terms) + "->" + mine, *operands)
-    return np.broadcast_to(share, np.broadcast_shapes(share.shape, xs[i].shape))  # a letter of length 1 was stretched
-
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-def einsum(subscripts: str, *operands: Any) -> Tensor:
-    """Einstein's sum, e.g. einsum('...nd,...md->...nm', Q, K) = Q Kᵀ.
-
-    Letters missing after -> are summed over; '...' stands for leading axes; without -> the result has the letters
-    that occur once, in alphabetical order.
-    """
-    ins, arrow, result = subscripts.replace(" ", "").partition("->")
-    terms = ins.split(",")
-    if len(terms) != len(operands):
-        raise ValueError(f"einsum '{subscripts}' names {len(terms)} operands, got {len(operands)}")
-    if not arrow:
-        once = sorted(c for c in set(ins) - set(".,") if ins.count(c) == 1)
-        result = ("..." if "..." in ins else "") + "".join(once)
-    free = [c for c in _LETTERS if c not in ins]  # letters for the axes under '...'
-    widths = [np.ndim(x) - len(t.replace("...", "")) if "..." in t else 0 for t, x in zip(terms, operands)]
-    rank = builtins.max(widths)
-    dots = "".join(free[:rank])
-    terms = [t.replace("...", dots[rank - w :]) for t, w in zip(terms, widths)]
-    return _einsum(*operands, subscripts=",".join(terms) + "->" + result.replace("...", dots))
-
-
-# --- operators and methods of Tensor ------------------------------------------------------------------
+# --- registration ---------------------------------------------------------------------------------------
 
 abs = absolute
+
+# Public is what this file defines without an underscore: as ta.f, and as what np.f does with a Tensor. What `Methods`
+# (face.py) declares is a method besides.
+__all__ = [name for name, f in globals().items() if name[0] != "_" and getattr(f, "__module__", None) == __name__]
+NUMPY.update({name: globals()[name] for name in __all__})
 
 
 def _swapped(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -583,53 +488,21 @@ def _on_values(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return lambda self, other: compare(self._data, other._data if isinstance(other, Tensor) else other)
 
 
-for _function in (
-    exp,
-    log,
-    sqrt,
-    sin,
-    cos,
-    tanh,
-    sigmoid,
-    relu,
-    abs,
-    maximum,
-    minimum,
-    sum,
-    mean,
-    var,
-    max,
-    min,
-    prod,
-    softmax,
-    log_softmax,
-    logsumexp,
-    masked_fill,
-    swapaxes,
-    expand_dims,
-    squeeze,
-    broadcast_to,
-    astype,
-):
-    setattr(Tensor, "abs" if _function is abs else _function.__name__, _function)
-
-Tensor.reshape = lambda self, *shape: reshape(self, shape[0] if len(shape) == 1 else shape)
-Tensor.transpose = lambda self, *axes: transpose(self, axes[0] if len(axes) == 1 else axes or None)
-Tensor.T = property(transpose, doc="All axes reversed.")
-Tensor.mT = property(_mT, doc=_mT.__doc__)
-Tensor.__getitem__ = getitem
-Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = negative, positive, abs
-
-for _name, _function in {
-    "add": add,
-    "sub": subtract,
-    "mul": multiply,
-    "truediv": divide,
-    "pow": power,
-    "matmul": matmul,
-}.items():
-    setattr(Tensor, f"__{_name}__", _function)
-    setattr(Tensor, f"__r{_name}__", _swapped(_function))
-
+_special: dict[str, Any] = {
+    "reshape": lambda self, *shape: reshape(self, shape[0] if len(shape) == 1 else shape),
+    "transpose": lambda self, *axes: transpose(self, axes[0] if len(axes) == 1 else axes or None),
+    "T": property(transpose, doc="All axes reversed."),
+    "mT": property(_mT, doc=_mT.__doc__),
+    "__getitem__": _indexed,
+    "__neg__": negative,
+    "__pos__": positive,
+    "__abs__": absolute,
+}
+for _name, _function in {"add": add, "sub": subtract, "mul": multiply, "truediv": divide, "pow": power}.items():
+    _special |= {f"__{_name}__": _function, f"__r{_name}__": _swapped(_function)}
+_special |= {"__matmul__": matmul, "__rmatmul__": _swapped(matmul)}
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):  # to boolean arrays, which have no gradient
-    setattr(Tensor, f"__{_name}__", _on_values(getattr(operator, _name)))
+    _special[f"__{_name}__"] = _on_values(getattr(operator, _name))
+
+for _name in Methods.__annotations__:
+    setattr(Tensor, _name, _special.get(_name) or globals()[_name])

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Array, Tensor
+from .graph import Tensor
+from .values import Array
 
 __all__ = ["SGD", "Adam", "AdamW", "clip_grad_norm", "warmup_cosine"]
 

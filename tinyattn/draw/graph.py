@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..graph import Array, Tensor, gradients, op_name
+from ..graph import Tensor, gradients
 from ..text import VIRIDIS, color, cut, printable
+from ..values import Array
 
 if TYPE_CHECKING:
     import graphviz
@@ -135,7 +136,7 @@ def _collect(outputs: list[Tensor]) -> tuple[dict[Any, tuple[Any, Any]], list[tu
     results = [(t._node, t) for t in found if t._node is not None]
     for node, t in sorted(results, key=lambda result: result[0].order):
         inputs = node.inputs or ()
-        ordered = len(inputs) > 1 and op_name(node.op) not in COMMUTATIVE
+        ordered = len(inputs) > 1 and node.op.name not in COMMUTATIVE
         for k, x in enumerate(inputs, 1):
             key, region = (x, None) if isinstance(x, Tensor) else ((t, k), node.region)
             items.setdefault(key, (x, region))  # a leaf belongs to no function
@@ -253,7 +254,7 @@ def _heading(x: Any) -> str:
         return f"{x:.4g}" if np.ndim(x) == 0 else "array"
     if x._node is None:
         return f"<B>{_escape(x.name or ('parameter' if x.requires_grad else 'constant'))}</B>"
-    name = op_name(x._node.op)
+    name = x._node.op.name
     return f"<B>{f'{_escape(x.name)} = ' if x.name else ''}{SYMBOLS.get(name, name)}</B>"
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import Array, Tensor
+from ..graph import Tensor
 from ..text import Line, Shown, color, cut, fit, printable, width
+from ..values import Array
 from .graph import PICTURES
 
 __all__ = ["heatmap"]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..attention import scores_shape
-from ..graph import Array, Tensor, as_tensor, op, region
+from ..graph import Tensor, as_tensor, on, op, region
 from ..masks import broadcasts
-from ..ops import _like, concatenate, exp, expand_dims, masked_fill, where
+from ..ops import concatenate, exp, expand_dims, masked_fill, where
+from ..values import Array
 
 CHUNK = 128
 
@@ -97,7 +98,7 @@ def _key_mask(key_mask: Any, shape: tuple[int, ...]) -> Array:
 
 
 @op(
-    lambda g, out, q, k, v, offset: _like(g, _prefix_product)(g, v, k, offset),
+    lambda g, out, q, k, v, offset: on(g, _prefix_product)(g, v, k, offset),
     lambda g, out, q, k, v, offset: _later(g, v, g, q, offset + q.shape[-2] - k.shape[-2]),
     lambda g, out, q, k, v, offset: _later(g, k, q, g, offset + q.shape[-2] - k.shape[-2]),
 )
@@ -126,4 +127,4 @@ def _prefix_product(q: Array, k: Array, v: Array, offset: int) -> Any:
 def _later(g: Any, q: Any, k: Any, v: Any, offset: int) -> Any:
     """The prefix product from the far end: over later positions instead of earlier ones."""
     q, k, v = (x[..., ::-1, :] for x in (q, k, v))
-    return _like(g, _prefix_product)(q, k, v, offset)[..., ::-1, :]
+    return on(g, _prefix_product)(q, k, v, offset)[..., ::-1, :]

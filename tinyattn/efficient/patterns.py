@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Array
+from ..values import Array
 
 
 def local_blocks(n: int, reach: int = 1) -> Array:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..attention import scaled_dot_product_attention
-from ..graph import Array, Tensor, fused
+from ..graph import Tensor, op
 from ..ops import masked_fill
+from ..values import Array
 
 FAR = 1 << 30  # farther than any key: the end of a band that is open. FAR plus a length fits 32 bits
 
@@ -144,7 +145,7 @@ def _tiled_backward(
     return dQ, dK, dV, dmask
 
 
-@fused(_plain, _tiled_backward)
+@op(pull=_tiled_backward, twin=_plain)
 def tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: Plan) -> tuple[Array, Any]:
     """Attention under a plan, and under a mask: booleans, or floats that are added. See flash.forward.
 

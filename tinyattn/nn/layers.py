@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..functional import dropout, embedding, gelu, layer_norm, linear, rms_norm
-from ..graph import Array, Tensor, as_tensor
+from ..graph import Tensor, as_tensor
 from ..ops import sigmoid
+from ..values import Array
 from .module import Module, Rng, parameter
 
 __all__ = [

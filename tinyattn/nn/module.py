@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..graph import Array, Tensor, _region, _wrap
+from ..calling import current_region
+from ..graph import Tensor, wrap
+from ..values import Array
 
 __all__ = ["Module"]
 
@@ -27,11 +29,12 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward(): write what it computes there")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        token = _region.set((type(self).__name__, weakref.ref(self), _region.get()))  # what it records is one box
+        # what it records is drawn as one box
+        token = current_region.set((type(self).__name__, weakref.ref(self), current_region.get()))
         try:
             return self.forward(*args, **kwargs)
         finally:
-            _region.reset(token)
+            current_region.reset(token)
 
     def _parts(self) -> Iterator[tuple[str, Tensor | Module]]:
         for name, value in vars(self).items():
@@ -130,6 +133,6 @@ def few(names: list[str]) -> str:
 
 
 def parameter(values: Any, name: str) -> Tensor:
-    p = _wrap(values, name)
+    p = wrap(values, name)
     p.requires_grad = True
     return p

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..functional import linear
-from ..graph import Array, Tensor, no_grad
+from ..graph import Tensor, no_grad
 from ..masks import causal_mask
+from ..values import Array
 from .attention import KVCache, MultiHeadAttention
 from .layers import Dropout, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear
 from .module import Module, Rng

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..graph import Array
+from ..values import Array
 
 
 class Stored(NamedTuple):

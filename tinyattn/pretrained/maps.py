@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..graph import Array
+from ..values import Array
 
 __all__ = ["MAPS", "store_maps", "stored_maps"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..functional import gelu
-from ..graph import Array, Tensor
+from ..graph import Tensor
 from ..masks import padding_mask
 from ..nn import (
     GPT,
@@ -29,6 +29,7 @@ from ..nn import (
 from ..nn.module import Rng
 from ..nn.transformer import attend
 from ..ops import sqrt
+from ..values import Array
 from .formats import Stored
 
 # --- the encoder; the language models are nn.GPT with other parts -------------------------------------

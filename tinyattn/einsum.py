@@ -1,0 +1,73 @@
+"""Einstein's sum: a product of any number of operands, summed over the letters that the result does not have.
+
+Its derivative is an einsum again, so the rule is the op itself with other letters.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .face import NUMPY
+from .graph import Tensor, op
+from .values import Array
+
+__all__ = ["einsum"]
+
+LETTERS = string.ascii_letters
+
+
+def _shares(g: Any, out: Any, *xs: Any, needs: Sequence[bool], subscripts: str, **_: Any) -> list[Any]:
+    return [_share(i, g, xs, subscripts) if need else None for i, need in enumerate(needs)]
+
+
+def _share(i: int, g: Any, xs: Sequence[Any], subscripts: str) -> Any:
+    """'ij,jk->ik' for i = 0: 'ik,jk->ij'. Letters that only xᵢ has come back by ones, doubled ones by a unit matrix."""
+    ins, result = subscripts.split("->")
+    letters = ins.split(",")
+    operands, terms = [g, *xs[:i], *xs[i + 1 :]], [result, *letters[:i], *letters[i + 1 :]]
+    spare = iter([c for c in LETTERS if c not in subscripts])
+    mine = ""
+    for c, n in zip(letters[i], xs[i].shape):
+        if c in mine:  # a diagonal was taken: g goes back to the diagonal
+            fresh = next(spare)
+            operands, terms, mine = [*operands, np.eye(n, dtype=g.dtype)], [*terms, c + fresh], mine + fresh
+        elif all(c not in term for term in terms):  # summed over: every element gets g
+            operands, terms, mine = [*operands, np.ones(n, g.dtype)], [*terms, c], mine + c
+        else:
+            mine += c
+    share = np.einsum(",".join(terms) + "->" + mine, *operands)
+    return np.broadcast_to(share, np.broadcast_shapes(share.shape, xs[i].shape))  # a letter of length 1 was stretched
+
+
+@op(pull=_shares)
+def _einsum(*xs: Array, subscripts: str) -> tuple[Any, None]:
+    """dxᵢ: the same product with g in xᵢ's place, and the letters of the result and of xᵢ exchanged"""
+    return np.einsum(subscripts, *xs, optimize=len(xs) > 1), None
+
+
+def einsum(subscripts: str, *operands: Any) -> Tensor:
+    """Einstein's sum, e.g. einsum('...nd,...md->...nm', Q, K) = Q Kᵀ.
+
+    Letters missing after -> are summed over; '...' stands for leading axes; without -> the result has the letters
+    that occur once, in alphabetical order.
+    """
+    ins, arrow, result = subscripts.replace(" ", "").partition("->")
+    terms = ins.split(",")
+    if len(terms) != len(operands):
+        raise ValueError(f"einsum '{subscripts}' names {len(terms)} operands, got {len(operands)}")
+    if not arrow:
+        once = sorted(c for c in set(ins) - set(".,") if ins.count(c) == 1)
+        result = ("..." if "..." in ins else "") + "".join(once)
+    free = [c for c in LETTERS if c not in ins]  # letters for the axes under '...'
+    widths = [np.ndim(x) - len(t.replace("...", "")) if "..." in t else 0 for t, x in zip(terms, operands)]
+    rank = max(widths)
+    dots = "".join(free[:rank])
+    terms = [t.replace("...", dots[rank - w :]) for t, w in zip(terms, widths)]
+    return _einsum(*operands, subscripts=",".join(terms) + "->" + result.replace("...", dots))
+
+
+NUMPY["einsum"] = einsum

@@ -1,0 +1,196 @@
+"""What a tensor is to its user, to Python and to NumPy. Nothing here knows how gradients are computed."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from . import refusals
+from .methods import Methods
+from .values import Array, TensorLike, numeric
+
+NUMPY: dict[str, Callable[..., Any]] = {}  # what np.f(tensor) runs, by the name of f: ops.py and einsum.py fill it
+
+
+class Face(Methods):
+    __slots__ = ("__weakref__", "_grad", "_needs", "_node", "name")
+    _node: Any
+    _grad: Self | None
+    _needs: bool
+    name: str | None
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._needs
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._needs = refusals.unfit_for_gradients(self, bool(value))
+
+    @property
+    def grad(self) -> Self | None:
+        """What `backward()` has added up, a tensor of this shape; None when cleared."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: TensorLike | None) -> None:
+        g: Any = value if value is None or isinstance(value, type(self)) else type(self)(value)
+        self._grad = None if g is None else refusals.unfit_gradient(self, g)
+
+    shape = property(operator.attrgetter("_data.shape"))
+    ndim = property(operator.attrgetter("_data.ndim"))
+    size = property(operator.attrgetter("_data.size"))
+    dtype = property(operator.attrgetter("_data.dtype"))
+
+    def item(self) -> float:
+        """The value of a one-element tensor as a Python number."""
+        return self._data.item()  # type: ignore[no-any-return]
+
+    def numpy(self) -> Array:
+        """A copy of the values as an array; it has left the graph."""
+        return self._data.copy()
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("len() of a 0-d tensor: it has no axis to count")
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Self]:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor: it has no axis to walk along")
+        return (self[i] for i in range(len(self)))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            "a tensor's elements cannot be assigned: the graph would not see it. Build the result with "
+            "ta.where, ta.masked_fill or ta.concatenate; or write to t.data before use"
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __float__(self) -> float:
+        return float(self._data.item())
+
+    def __int__(self) -> int:
+        return int(self._data.item())
+
+    def __index__(self) -> int:
+        return operator.index(self._data)
+
+    def __repr__(self) -> str:
+        x, finite = self._data, self._data[np.isfinite(self._data)]
+        if x.size == 1:
+            value = f"{x.item():.6g}"
+        else:
+            value = f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite values"
+            value += f", {x.size - finite.size} not finite" if 0 < finite.size < x.size else ""
+        parts = [repr(self.name)] if self.name else []
+        parts += [value, f"shape={x.shape}", str(x.dtype)]
+        if self._needs:
+            parts += [f"from {self._node.op.name}" if self._node else "leaf"]
+            parts += ["has grad" if self._grad is not None else "no grad yet"]
+        return f"Tensor({', '.join(parts)})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self._data.item(), spec) if spec and self.size == 1 else format(repr(self), spec)
+
+    def __init__(self, data: TensorLike, requires_grad: bool = False, *, name: str | None = None) -> None:
+        self._data, self._lent = numeric(data), False
+        self._node, self._grad, self._needs, self.name = None, None, False, name
+        self.requires_grad = requires_grad
+
+    def __reduce__(self) -> tuple[Any, ...]:  # pickle, copy and deepcopy: a leaf; the history stays behind
+        return functools.partial(type(self), name=self.name), (self.numpy(), self._needs)
+
+    # --- NumPy's side: np.exp(t), array * t, np.asarray(t) ------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if self._needs:
+            raise TypeError(
+                "np.asarray of a tensor that requires gradients would drop them silently: "
+                "use t.numpy() to leave the graph"
+            )
+        if copy is False:
+            raise ValueError("a tensor gives NumPy a copy of its values, so copy=False cannot be had")
+        return self._data.astype(dtype or self.dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+        out = kwargs.get("out", ())
+        if any(isinstance(t, Face) for t in out) or (out and any(isinstance(t, Face) and t._needs for t in args)):
+            raise TypeError(
+                f"np.{ufunc.__name__} cannot write into an array what a tensor computes: the graph would "
+                "not see it. Write a = a + t instead of a += t"
+            )
+        if out:
+            return getattr(ufunc, method)(*arrays_of(args), **kwargs)
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        return from_numpy(name, getattr(ufunc, method), args, kwargs)
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        return from_numpy(function.__name__, function, args, kwargs)
+
+    __hash__ = object.__hash__
+
+
+# Functions of NumPy whose answers have no derivative: truth values, shapes, indices, fresh arrays.
+NOT_DIFFERENTIABLE = {
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "isfinite",
+    "isnan",
+    "isinf",
+    "signbit",
+    "logical_not",
+    "logical_and",
+    "logical_or",
+    "shape",
+    "ndim",
+    "size",
+    "argmax",
+    "argmin",
+    "argsort",
+    "allclose",
+    "isclose",
+    "array_equal",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "empty_like",
+    "result_type",
+}
+
+
+def from_numpy(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """np.f(t): ta.f where there is one; on constants NumPy's own; otherwise an error, never a lost gradient."""
+    if name not in NOT_DIFFERENTIABLE:
+        if name in NUMPY:
+            return NUMPY[name](*args, **kwargs)
+        if any(isinstance(t, Face) and t._needs for t in flatten((args, tuple(kwargs.values())))):
+            raise TypeError(
+                f"np.{name} has no derivative rule here: its result would lose the gradient. Compose it of "
+                "ta.exp, ta.sum, … (see tinyattn/ops.py), or leave the graph with t.numpy()"
+            )
+    return function(*arrays_of(args), **{k: arrays_of(v) for k, v in kwargs.items()})
+
+
+def flatten(x: Any) -> Iterator[Any]:
+    if isinstance(x, (tuple, list)):
+        for part in x:
+            yield from flatten(part)
+    else:
+        yield x
+
+
+def arrays_of(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return type(x)(arrays_of(part) for part in x)
+    return x._data if isinstance(x, Face) else x

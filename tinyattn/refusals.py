@@ -1,0 +1,123 @@
+"""What the engine refuses, and in which words. What a function here gets and finds fit, it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+# Tensors, nodes and ops are `Any` here: graph.py, which defines them, imports this file.
+
+
+def unfit_data(t: Any, new: np.ndarray) -> np.ndarray:
+    if new.shape != t.shape:
+        raise ValueError(
+            f"new data of shape {new.shape} for a tensor of shape {t.shape}: graphs and "
+            "optimisers rely on the shape. Make a new Tensor instead."
+        )
+    if t.requires_grad and new.dtype.kind != "f":
+        raise TypeError(f"new data is {new.dtype}, but this tensor requires gradients: use .astype(float)")
+    return new
+
+
+def unfit_for_gradients(t: Any, value: bool) -> bool:
+    if value and t.dtype.kind != "f":
+        raise TypeError(
+            f"a {t.dtype} tensor cannot require gradients: a derivative needs values that can "
+            "change a little. Use floats: Tensor(data.astype(float), requires_grad=True)"
+        )
+    if t._node is not None and not value:
+        raise RuntimeError(
+            "requires_grad of a computed tensor cannot be switched off: its graph leads further back. Use t.detach()"
+        )
+    return value
+
+
+def unfit_gradient(t: Any, value: Any) -> Any:
+    if value.shape != t.shape:
+        raise ValueError(
+            f"a gradient of shape {value.shape} for a tensor of shape {t.shape}: it holds one "
+            "number per element, so the shapes must be equal"
+        )
+    return value
+
+
+def failed(error: Exception, name: str, inputs: Sequence[Any], params: dict[str, Any]) -> Exception:
+    """The same kind of error, with the op's name and what the op was given in front."""
+    kind = next(k for k in (np.exceptions.AxisError, IndexError, ValueError, TypeError) if isinstance(error, k))
+    shapes = [f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "shape") else repr(x) for x in inputs]
+    told = ", ".join(shapes + [f"{k}={v!r}" for k, v in params.items() if not isinstance(v, np.ndarray)])
+    return kind(f"ta.{name} of {told}: {error}")
+
+
+def constant(output: Any) -> None:
+    if not output.requires_grad:
+        raise RuntimeError(
+            "the output needs no gradient: nothing it was computed from has requires_grad=True, or it "
+            "was computed inside no_grad"
+        )
+
+
+def released(t: Any, ends: Sequence[Any]) -> bool:
+    """Whether the graph behind t is gone. That is an error, unless t is one of the ends, where the walk stops."""
+    gone = t._node.inputs is None
+    if gone and not any(t is end for end in ends):
+        raise RuntimeError(
+            "this graph has been run backward already and was released to save memory: pass "
+            "retain_graph=True to the first backward(), or compute the output again"
+        )
+    return bool(gone)
+
+
+def not_on_the_way(inputs: Sequence[Any], found: set[Any]) -> None:
+    for i, t in enumerate(inputs):
+        if t not in found:
+            raise RuntimeError(
+                f"output does not depend on input {i} ({t!r}), so it has no gradient: was it used in "
+                "computing output, with requires_grad=True and outside no_grad?"
+            )
+
+
+def unfit_seed(output: Any, gradient: Any) -> Any:
+    if gradient.shape != output.shape:
+        raise ValueError(
+            f"gradient of shape {gradient.shape} for an output of shape {output.shape}: it holds one number per "
+            "element of the output, so the shapes must be equal"
+        )
+    return gradient
+
+
+def not_one_number(output: Any) -> None:
+    if output.size != 1:
+        raise RuntimeError(
+            f"the output has shape {output.shape}, not one element, so 'its gradient' is not one "
+            "number per input: take a scalar, e.g. (output * weights).sum(), or pass gradient= of "
+            "that shape"
+        )
+
+
+def changed(t: Any, node: Any, wanted: set[Any]) -> None:
+    """What a node read and wrote must still be the values of its tensors, where a gradient goes through it."""
+    inputs = node.inputs or ()
+    if not any(hasattr(x, "_node") and x in wanted for x in inputs):
+        return
+    for x, read in zip((t, *inputs), node.saved):
+        if hasattr(x, "_node") and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
+            raise RuntimeError(
+                f"the data of {x!r} changed after ta.{node.op.name} read or wrote it, so the gradient would be that of "
+                "other values: change data after backward(), or compute the output again"
+            )
+
+
+def no_rule(x: Any, name: str) -> Any:
+    raise NotImplementedError(
+        f"ta.{name} has no derivative rule for {x!r}: the gradient would "
+        "be lost. Write the rule, or detach() that input"
+    )
+
+
+def wrong_share(g: Any, x: Any, name: str) -> None:
+    raise AssertionError(
+        f"a derivative rule of ta.{name} is wrong: it returned shape {g.shape} for an input of shape {x.shape}"
+    )

@@ -1,0 +1,91 @@
+"""A tensor's array, and who may write to it.
+
+An array is in one of three states:
+    open    only the tensor has it, and no graph has read it;
+    lent    `.data` has handed it out: its holder may write to it, and may have made views of it, which no lock reaches;
+    locked  a graph has read it, or another tensor shares it: nobody writes to it any more.
+`.data` lends an open array. In place of a locked one it lends a copy, and keeps that copy as the tensor's values.
+A graph that reads an open array locks it. A lent one is left to its holder: the tensor and the graph take a copy.
+
+    x = Tensor([1.0, 2.0], requires_grad=True)    open
+    d = x.data; d[0] = 5.0                        lent: x is [5, 2]
+    y = (x * x).sum()                             locked: the graph has read [5, 2], in an array that d cannot reach
+    x.data[0] = 7.0                               x has a new array, [7, 2], which is lent; the graph keeps [5, 2]
+    y.backward()                                  RuntimeError: x changed after it was read
+
+So a graph never computes with values that it did not read, and nothing is copied until somebody asks for `.data`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import refusals
+
+Array: TypeAlias = NDArray[Any]
+TensorLike: TypeAlias = "Values | ArrayLike"  # a Tensor, or what np.array makes an array of
+Mask: TypeAlias = "TensorLike | None"  # booleans, True = may attend; or floats, which are added to the scores
+Axis: TypeAlias = "int | tuple[int, ...] | None"  # None: all axes
+Shape: TypeAlias = "tuple[int, ...]"
+Rng: TypeAlias = "np.random.Generator | int | None"  # a generator, a seed, or None: other numbers each time
+Rule: TypeAlias = Callable[..., Any]  # (g, out, *inputs, **params) -> dL/d(input), where g = dL/d(out)
+
+clock = itertools.count(1)  # of nodes and of changes
+last_change = 0  # when a tensor last got another array: younger nodes have read what is there now
+
+
+class Values:
+    """What a tensor is without a graph: an array in one of the three states."""
+
+    __slots__ = ("_data", "_lent")
+    _data: Array
+    _lent: bool
+
+    @property
+    def data(self) -> Array:
+        """The values, yours to write to. What a graph has already read stays as it was, and backward() will notice."""
+        if not self._data.flags.writeable:
+            self._bind(self._data.copy())
+        self._lent = True
+        return self._data
+
+    @data.setter
+    def data(self, value: TensorLike) -> None:
+        new = refusals.unfit_data(self, numeric(value))
+        new.setflags(write=False)
+        self._bind(new)
+
+    def _bind(self, array: Array) -> None:
+        """Take another array in place of the present one."""
+        global last_change
+        self._data, self._lent, last_change = array, False, next(clock)
+
+    def _locked(self) -> Array:
+        """The array, locked, for a graph to read."""
+        self._data.setflags(write=False)
+        if self._lent:
+            self._data, self._lent = self._data.copy(), False
+            self._data.setflags(write=False)
+        return self._data
+
+
+def numeric(data: Any) -> Array:
+    """A copy of data as an array of real numbers."""
+    data = data._data if isinstance(data, Values) else data
+    if isinstance(data, (list, tuple)) and any(isinstance(x, Values) for x in data):
+        raise TypeError("a list of tensors is not a tensor: join them with ta.stack, which keeps their gradients")
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise ValueError(f"these rows are not equally long, so they make no array: {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{array.dtype} data cannot be a tensor: it takes real numbers (floats, integers, booleans), "
+            f"got {type(data).__name__}"
+        )
+    return array
