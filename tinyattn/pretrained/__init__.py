@@ -18,7 +18,7 @@ from typing import Any
 
 from .formats import Stored, json_file, read_gguf, read_safetensors
 from .known import MODELS, command, fetch, find, recognise
-from .maps import MAPS, store_maps, stored_maps
+from .maps import MAPS, StoredHeads, store_maps, stored_heads, stored_maps
 from .models import (
     BERT,
     BERT_NAMES,
@@ -39,6 +39,7 @@ __all__ = [
     "BERT",
     "MAPS",
     "MODELS",
+    "StoredHeads",
     "command",
     "fetch",
     "find",
@@ -46,6 +47,7 @@ __all__ = [
     "recognise",
     "sentence_vectors",
     "store_maps",
+    "stored_heads",
     "stored_maps",
 ]
 

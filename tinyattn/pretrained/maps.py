@@ -1,4 +1,4 @@
-"""Attention maps of a real model that ship with tinyattn."""
+"""Attention maps and heads of a real model that ship with tinyattn."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..values import Array
 
-__all__ = ["MAPS", "store_maps", "stored_maps"]
+__all__ = ["MAPS", "StoredHeads", "store_maps", "stored_heads", "stored_maps"]
 
 Maps: TypeAlias = dict[str, tuple[list[str], dict[tuple[int, int], Array]]]
 MAPS = Path(__file__).parent.parent / "data" / "maps.npz"
+HEADS = MAPS.with_name("heads.npz")
 
 
 def stored_maps(path: str | os.PathLike[str] = MAPS) -> Maps:
@@ -40,3 +41,22 @@ def store_maps(maps: Maps, heads: Sequence[tuple[int, int]], path: str | os.Path
     np.savez_compressed(
         path, heads=np.array(heads), texts=np.frombuffer(texts, np.uint8), maps=np.concatenate(flat).astype(np.float16)
     )
+
+
+class StoredHeads(NamedTuple):
+    """Some heads of minilm at work on one sentence of n tokens."""
+
+    tokens: list[str]
+    embeddings: Array  # (n, 384), raw: no position, no layer has seen them
+    heads: list[tuple[int, int]]  # (layer, head)
+    Q: Array  # (heads, n, 32)
+    K: Array
+    V: Array
+
+
+def stored_heads(path: str | os.PathLike[str] = HEADS) -> StoredHeads:
+    """The heads that ship with tinyattn, made by `python demos/microscope.py --store tinyattn/data/heads.npz`."""
+    with np.load(path) as file:
+        heads = [(int(layer), int(head)) for layer, head in file["heads"]]
+        Q, K, V = (np.stack([file[f"{name}{layer}.{head}"] for layer, head in heads]) for name in "QKV")
+        return StoredHeads([str(t) for t in file["tokens"]], file["embeddings"].astype(float), heads, Q, K, V)
