@@ -1,10 +1,11 @@
-"""Layers, and the transformer built of them. Read module.py, layers.py, attention.py, transformer.py, recurrent.py.
+"""Layers, and the transformer built of them. Read cache, module, layers, attention, transformer, recurrent.
 
 Names, shapes and initial values are PyTorch's (weights are (out, in)), so that knowledge and state dicts carry over;
 interop.py has the translation. Where a layer draws random numbers, `rng` takes a generator or a seed.
 """
 
 from .attention import *
+from .cache import *
 from .layers import *
 from .module import *
 from .recurrent import *

@@ -1,4 +1,4 @@
-"""Multi-head attention, and the cache that lets it read a text piece by piece."""
+"""Multi-head attention: project, attend, join."""
 
 from __future__ import annotations
 
@@ -11,47 +11,14 @@ from ..attention import fused_attention
 from ..functional import rotary
 from ..graph import Tensor, as_tensor
 from ..masks import causal_mask
-from ..ops import concatenate, expand_dims
+from ..ops import expand_dims
+from ..settings import LARGEST, generator, number, whole
+from ..values import Rng
+from .cache import KVCache
 from .layers import Linear
-from .module import Module, Rng, few
+from .module import Module, few
 
-__all__ = ["KVCache", "MultiHeadAttention"]
-
-
-class KVCache:
-    """The keys and values of the tokens seen so far, for every attention layer of a model: pass it as `cache=`.
-
-    len(cache) is the number of tokens; clear() forgets them.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[Module, tuple[Tensor, Tensor]] = {}
-
-    def __len__(self) -> int:
-        return max((K.shape[-2] for K, _ in self._seen.values()), default=0)
-
-    def clear(self) -> None:
-        self._seen.clear()
-
-    def length(self, layer: Module) -> int:
-        """How many tokens this layer has seen; len(cache) is ahead of it while a model runs."""
-        return int(self._seen[layer][0].shape[-2]) if layer in self._seen else 0
-
-    def join(self, layer: Module, K: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values that layer has seen, (..., m, dk) and (..., m, dv), with the new ones behind them."""
-        if layer not in self._seen:
-            return K, V
-        old_K, old_V = self._seen[layer]
-        if old_K.shape[:-2] != K.shape[:-2]:
-            raise ValueError(
-                f"keys {K.shape} do not continue the cached {old_K.shape}: another batch? clear() the "
-                "cache before a new text"
-            )
-        return concatenate([old_K, K], -2), concatenate([old_V, V], -2)
-
-    def keep(self, layer: Module, K: Tensor, V: Tensor) -> None:
-        """Remember what join() returned, once it was of use: a call that fails leaves the cache as it was."""
-        self._seen[layer] = K, V
+__all__ = ["MultiHeadAttention"]
 
 
 class MultiHeadAttention(Module):
@@ -83,7 +50,8 @@ class MultiHeadAttention(Module):
         attention: Callable[..., Any] = fused_attention,
         rng: Rng = None,
     ) -> None:
-        kv = num_heads if num_kv_heads is None else num_kv_heads
+        d_model, num_heads = whole(d_model, "d_model"), whole(num_heads, "num_heads", -LARGEST)
+        kv = num_heads if num_kv_heads is None else whole(num_kv_heads, "num_kv_heads", -LARGEST)
         if num_heads < 1 or d_model % num_heads:
             fits = [h for h in range(1, d_model + 1) if d_model % h == 0]
             raise ValueError(
@@ -95,7 +63,7 @@ class MultiHeadAttention(Module):
                 f"num_heads = {num_heads} cannot share num_kv_heads = {kv}: each head of keys and values "
                 "serves the same number of query heads"
             )
-        rng = np.random.default_rng(rng)
+        rng = generator(rng)
         d_kv = d_model // num_heads * kv
         self.q_proj = Linear(d_model, d_model, bias, rng=rng)
         self.k_proj = Linear(d_model, d_kv, bias, rng=rng)
@@ -104,7 +72,8 @@ class MultiHeadAttention(Module):
         for letter, part in zip("qkvo", (self.q_proj, self.k_proj, self.v_proj, self.out_proj)):
             part.weight.name = f"W{letter}"  # as the paper and the drawings call them
         self.num_heads, self.num_kv_heads = num_heads, kv
-        self.dropout, self.rotary, self.attention, self.rng = dropout, rotary, attention, rng
+        self.dropout, self.attention, self.rng = number(dropout, "dropout", 0, 1), attention, rng
+        self.rotary = None if rotary is None else number(rotary, "rotary", np.finfo(float).tiny)
 
     def forward(
         self,
@@ -118,14 +87,12 @@ class MultiHeadAttention(Module):
         x = as_tensor(x)
         source = x if context is None else as_tensor(context)  # what keys and values are made of
         self._check(x, source, cross=context is not None, cache=cache)
-        Q, K, V = self._project(x, source, 0 if cache is None else cache.length(self))
+        Q, K, V = self._project(x, source, 0 if cache is None else len(cache))
         if cache is not None:
-            K, V = all_K, all_V = cache.join(self, K, V)  # (..., kv, m, dk), m now counts all tokens so far
+            K, V = cache.join(self, K, V)  # (..., kv, m, dk), m now counts all tokens so far
             if mask is None and x.shape[-2] > 1:
                 mask = causal_mask(x.shape[-2], K.shape[-2])
         heads, weights = self._attend(Q, K, V, mask, return_weights)
-        if cache is not None:
-            cache.keep(self, all_K, all_V)
         out = self.out_proj(_join_heads(heads))
         return (out, weights) if return_weights else out
 

@@ -11,8 +11,9 @@ import numpy as np
 from ..functional import dropout, embedding, gelu, layer_norm, linear, rms_norm
 from ..graph import Tensor, as_tensor
 from ..ops import sigmoid
-from ..values import Array
-from .module import Module, Rng, parameter
+from ..settings import generator, number, whole
+from ..values import Array, Rng
+from .module import Module, parameter
 
 __all__ = [
     "Dropout",
@@ -31,7 +32,8 @@ class Linear(Module):
     """x Wᵀ + b: (..., in_features) -> (..., out_features). Starts uniform within ±1/√in_features."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, rng: Rng = None) -> None:
-        rng = np.random.default_rng(rng)
+        rng = generator(rng)
+        in_features, out_features = whole(in_features, "in_features"), whole(out_features, "out_features")
         bound = 1 / math.sqrt(in_features)
         self.weight = parameter(rng.uniform(-bound, bound, (out_features, in_features)), "weight")
         self.bias = parameter(rng.uniform(-bound, bound, out_features), "bias") if bias else None
@@ -44,7 +46,8 @@ class Embedding(Module):
     """A table with one learned vector per id: (...) integers -> (..., embedding_dim). Starts normal, deviation std."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, *, std: float = 1.0, rng: Rng = None) -> None:
-        self.weight = parameter(np.random.default_rng(rng).normal(0, std, (num_embeddings, embedding_dim)), "weight")
+        shape = whole(num_embeddings, "num_embeddings"), whole(embedding_dim, "embedding_dim")
+        self.weight = parameter(generator(rng).normal(0, number(std, "std", 0), shape), "weight")
 
     def forward(self, ids: Any) -> Tensor:
         return embedding(ids, self.weight)
@@ -54,9 +57,9 @@ class LayerNorm(Module):
     """(x - mean) / √(var + ε) · weight + bias over the last axis (Ba et al. 2016)."""
 
     def __init__(self, d_model: int, eps: float = 1e-5, bias: bool = True) -> None:
-        self.weight = parameter(np.ones(d_model), "weight")
+        self.weight = parameter(np.ones(whole(d_model, "d_model")), "weight")
         self.bias = parameter(np.zeros(d_model), "bias") if bias else None
-        self.eps = eps
+        self.eps = number(eps, "eps", 0)
 
     def forward(self, x: Any) -> Tensor:
         return layer_norm(x, self.weight, self.bias, self.eps)
@@ -66,8 +69,8 @@ class RMSNorm(Module):
     """x / √(mean x² + ε) · weight over the last axis (Zhang & Sennrich 2019)."""
 
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:
-        self.weight = parameter(np.ones(d_model), "weight")
-        self.eps = eps
+        self.weight = parameter(np.ones(whole(d_model, "d_model")), "weight")
+        self.eps = number(eps, "eps", 0)
 
     def forward(self, x: Any) -> Tensor:
         return rms_norm(x, self.weight, self.eps)
@@ -77,8 +80,8 @@ class Dropout(Module):
     """In training each element is zeroed with probability p, the rest divided by 1 - p (Srivastava et al. 2014)."""
 
     def __init__(self, p: float = 0.5, *, rng: Rng = None) -> None:
-        self.p = p
-        self.rng = np.random.default_rng(rng)
+        self.p = number(p, "p", 0, 1)
+        self.rng = generator(rng)
 
     def forward(self, x: Any) -> Tensor:
         return dropout(x, self.p, self.training, self.rng)
@@ -97,8 +100,8 @@ class FeedForward(Module):
         dropout: float = 0.0,
         rng: Rng = None,
     ) -> None:
-        rng = np.random.default_rng(rng)
-        d_ff = 4 * d_model if d_ff is None else d_ff
+        rng = generator(rng)
+        d_ff = 4 * whole(d_model, "d_model") if d_ff is None else d_ff
         self.up = Linear(d_model, d_ff, bias, rng=rng)
         self.down = Linear(d_ff, d_model, bias, rng=rng)
         self.dropout = Dropout(dropout, rng=rng)
@@ -112,7 +115,7 @@ class SwiGLU(Module):
     """down(s σ(s) · up(x)) with s = gate(x): a feed-forward whose hidden features are gated (Shazeer 2020)."""
 
     def __init__(self, d_model: int, d_ff: int, *, bias: bool = False, rng: Rng = None) -> None:
-        rng = np.random.default_rng(rng)
+        rng = generator(rng)
         self.gate = Linear(d_model, d_ff, bias, rng=rng)
         self.up = Linear(d_model, d_ff, bias, rng=rng)
         self.down = Linear(d_ff, d_model, bias, rng=rng)
@@ -130,6 +133,7 @@ def sinusoidal_positions(n: int, d_model: int) -> Array:
 
     (Vaswani et al. 2017, section 3.5.) [t, 2i] = sin(t / 10000^(2i / d_model)), [t, 2i + 1] = cos of the same.
     """
+    n, d_model = whole(n, "n", 0), whole(d_model, "d_model")
     angles = np.arange(n)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)  # (n, ⌈d/2⌉)
     table = np.empty((n, d_model))
     table[:, 0::2] = np.sin(angles)
@@ -140,19 +144,28 @@ def sinusoidal_positions(n: int, d_model: int) -> Array:
 class LearnedPositions(Module):
     """x + weight[start : start + n]: a learned vector per position, (..., n, d_model) -> the same shape.
 
+    start: where x begins, one number, or one for each text of x (B, n, d_model); tokens before position 0 get vector 0.
     Raises IndexError beyond position context - 1.
     """
 
     def __init__(self, context: int, d_model: int, *, rng: Rng = None) -> None:
-        self.weight = parameter(np.random.default_rng(rng).normal(0, 0.02, (context, d_model)), "positions")
+        shape = whole(context, "context"), whole(d_model, "d_model")
+        self.weight = parameter(generator(rng).normal(0, 0.02, shape), "positions")
 
-    def forward(self, x: Any, start: int = 0) -> Tensor:
+    def forward(self, x: Any, start: Any = 0) -> Tensor:
         x = as_tensor(x)
-        context, end = len(self.weight), start + x.shape[-2]
-        if end > context:
+        learned, width = self.weight.shape
+        if x.ndim < 2 or x.shape[-1] != width:
+            raise ValueError(f"x of shape {x.shape}: positions are added to vectors, (..., length, {width})")
+        end = int(np.max(start, initial=0)) + x.shape[-2]
+        if end > learned:
             raise IndexError(
-                f"position {end - 1} is asked for, but only {context} positions, 0 … {context - 1}, were "
-                f"learned: feed at most {context} tokens, or clear() the cache"
+                f"position {end - 1} is asked for, but only {learned} positions, 0 … {learned - 1}, were "
+                f"learned: feed at most {learned} tokens, or clear() the cache"
             )
-        out: Tensor = x + self.weight[start:end]
+        if np.ndim(start):
+            rows = embedding(np.maximum(np.asarray(start)[:, None] + np.arange(x.shape[-2]), 0), self.weight)
+        else:
+            rows = self.weight[start:end]
+        out: Tensor = x + rows
         return out

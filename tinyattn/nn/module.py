@@ -2,65 +2,118 @@
 
 from __future__ import annotations
 
+import reprlib
 import weakref
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from ..calling import current_region
 from ..graph import Tensor, wrap
+from ..settings import told
 from ..values import Array
+from .cache import KVCache
 
 __all__ = ["Module"]
 
-Rng: TypeAlias = "np.random.Generator | int | None"  # in quotes: np.random is loaded when it is first used
+CONTAINERS = (list, tuple, deque, Mapping)
+OWN = ("training", "_set_by_calls", "_listed")  # what Module itself keeps in a module
 
 
 class Module:
-    """A part of a model. Its Tensor attributes are parameters, its Module attributes parts, alone or in lists.
+    """A part of a model: its parameters are Tensors, its parts Modules. A subclass computes in `forward`.
 
-    A subclass sets them in `__init__` and computes in `forward`; calling the module calls that.
+    Both are found in attributes, and in lists, tuples, dictionaries of these, however deep; each counts once, so a part
+    may know the whole. A parameter is a leaf (no op made it) that was an attribute before the module was called, or
+    that requires gradients in a list, tuple or dictionary. What `forward` sets is no parameter.
     """
 
     training = True
+    _set_by_calls: frozenset[str] = frozenset()  # the attributes that forward() has set
+    _listed: frozenset[Tensor] = frozenset()  # parameters met in lists, tuples, dictionaries: still so when frozen
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward(): write what it computes there")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # what it records is drawn as one box
+        """forward(*args, **kwargs), drawn as one box. A cache among the arguments is kept if the call ends well."""
         token = current_region.set((type(self).__name__, weakref.ref(self), current_region.get()))
         try:
+            for x in (*args, *kwargs.values()) if kwargs else args:
+                if isinstance(x, KVCache):
+                    with x:
+                        return self.forward(*args, **kwargs)
             return self.forward(*args, **kwargs)
         finally:
             current_region.reset(token)
 
-    def _parts(self) -> Iterator[tuple[str, Tensor | Module]]:
-        for name, value in vars(self).items():
-            several = isinstance(value, (list, tuple))
-            for path, part in ((f"{name}.{i}", v) for i, v in enumerate(value)) if several else [(name, value)]:
-                if isinstance(part, (Tensor, Module)):
-                    yield path, part
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, (Tensor, *CONTAINERS)):
+            call = current_region.get()
+            while call and call[1] is not weakref.ref(self):
+                call = call[2]
+            vars(self)["_set_by_calls"] = self._set_by_calls | {name} if call else self._set_by_calls - {name}
 
-    def _walk(self, prefix: str = "") -> Iterator[tuple[str, Tensor | Module]]:
-        """Every tensor and module below, with its dotted name; one that is used twice comes twice."""
-        for name, part in self._parts():
-            yield prefix + name, part
-            if isinstance(part, Module):
-                yield from part._walk(f"{prefix}{name}.")
+    def _parts(self) -> Iterator[tuple[str, Tensor | Module]]:
+        """The parameters and modules that this module itself holds, by name."""
+        for name, value in list(vars(self).items()):
+            for path, part in _inside(name, value) if name not in OWN else ():
+                if isinstance(part, Module):
+                    yield path, part
+                elif part._node is None and name not in self._set_by_calls:
+                    if part is not value and part.requires_grad:
+                        vars(self)["_listed"] = self._listed | {part}
+                    if part is value or part in self._listed:
+                        yield path, part
+
+    def _walk(self) -> Iterator[tuple[str, Tensor | Module]]:
+        """Every parameter and module below, once, with its dotted name."""
+        seen: set[Tensor | Module] = {self}
+        todo = [("", self._parts())]
+        while todo:
+            prefix, parts = todo[-1]
+            for name, part in parts:
+                if part not in seen:
+                    seen.add(part)
+                    yield prefix + name, part
+                    if isinstance(part, Module):
+                        todo.append((f"{prefix}{name}.", part._parts()))
+                        break
+            else:
+                todo.pop()
+
+    def _find(self, name: str) -> Tensor | None:
+        """The parameter of that name; one that is shared has several."""
+        found = None
+        for path, part in self._parts():
+            if isinstance(part, Tensor):
+                found = part if path == name else None
+            elif name.startswith(f"{path}."):
+                found = part._find(name[len(path) + 1 :])
+            if found is not None:
+                break
+        return found
 
     def modules(self) -> Iterator[Module]:
-        """This module and all below."""
+        """This module and all below, each once."""
         yield self
         yield from (part for _, part in self._walk() if isinstance(part, Module))
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """(dotted name, parameter), each parameter once, as in 'blocks.0.attention.q_proj.weight'."""
-        seen = set()
+        """(dotted name, parameter), each parameter once, as in 'blocks.0.attention.q_proj.weight'.
+
+        Raises ValueError where two have one name, as those of {"a.b": …} and {"a": {"b": …}}.
+        """
+        names = set()
         for name, part in self._walk():
-            if isinstance(part, Tensor) and part not in seen:
-                seen.add(part)
+            if isinstance(part, Tensor):
+                if name in names:
+                    raise ValueError(f"two parameters have the name {name}: use keys without dots, and of one type")
+                names.add(name)
                 yield name, part
 
     def parameters(self) -> list[Tensor]:
@@ -75,10 +128,16 @@ class Module:
 
         Raises ValueError on missing or unexpected names, wrong shapes and what is no number; then nothing is changed.
         """
-        mine = {name: p for name, p in self._walk() if isinstance(p, Tensor)}  # shared ones under each of their names
-        new = {mine[name]: np.asarray(value) for name, value in state.items() if name in mine}
-        missing = [name for name, p in self.named_parameters() if p not in new]
-        unexpected = [name for name in state if name not in mine]
+        if not isinstance(state, Mapping):
+            raise TypeError(f"a state is a dictionary of arrays by name, as state_dict() gives, not {told(state)}")
+        own, given = dict(self.named_parameters()), {}
+        for name, value in state.items():
+            p = own[name] if name in own else self._find(str(name))
+            if p is not None:
+                given[name] = p, _array(name, value)
+        new = dict(given.values())
+        missing = [name for name, p in own.items() if p not in new]
+        unexpected = [str(name) for name in state if name not in given]
         if missing or unexpected:
             raise ValueError(
                 f"this state does not fit {type(self).__name__}: missing {few(missing)}; unexpected "
@@ -86,16 +145,22 @@ class Module:
             )
         wrong = [
             f"{name} {a.shape} {a.dtype} for {p.shape}"
-            for name, p in mine.items()
-            if (a := new[p]).shape != p.shape or a.dtype.kind not in "fiub"
+            for name, (p, a) in given.items()
+            if a.shape != p.shape or a.dtype.kind not in "fiub"
         ]
         if wrong:
             raise ValueError(
                 f"this state does not fit {type(self).__name__}: {few(wrong)}. Was it saved from a model "
                 "of another size?"
             )
+        with np.errstate(over="ignore"):
+            new = {p: array.astype(p.dtype) for p, array in new.items()}
+        wrong = [name for name, (p, a) in given.items() if np.isfinite(a).sum() != np.isfinite(new[p]).sum()]
+        if wrong:
+            raise ValueError(f"too large for the parameters' dtype, they would become infinite: {few(wrong)}")
+
         for p, array in new.items():
-            p.data = array.astype(p.dtype)
+            p.data = array
 
     def train(self, mode: bool = True) -> Module:
         """Switch dropout on (or off), here and in all parts."""
@@ -119,13 +184,59 @@ class Module:
             p.data = p._data.astype(dtype)
         return self
 
+    @reprlib.recursive_repr("…")
     def __repr__(self) -> str:
-        shown = [f"{name} {part.shape}" for name, part in self._parts() if isinstance(part, Tensor)]
-        shown += [f"{name}={v}" for name, v in vars(self).items() if isinstance(v, (int, float)) and name != "training"]
+        parts = list(self._parts())
+        shown = [f"{name} {part.shape}" for name, part in parts if isinstance(part, Tensor)]
+        shown += [f"{name}={v}" for name, v in vars(self).items() if isinstance(v, (int, float)) and name not in OWN]
         size = sum(p.size for p in self.parameters())
         lines = [f"{type(self).__name__}({', '.join(shown)})" + f"  {size:,} parameters" * (size > 0)]
-        lines += [f"{name}: {part!r}".replace("\n", "\n  ") for name, part in self._parts() if isinstance(part, Module)]
+        lines += [f"{name}: {part!r}".replace("\n", "\n  ") for name, part in parts if isinstance(part, Module)]
         return "\n  ".join(lines)
+
+
+def _inside(name: str, value: Any) -> Iterator[tuple[str, Tensor | Module]]:
+    """(path, part) for the tensors and modules in a value: itself, or what a container of containers holds."""
+    todo, seen = [(name, value)], set()
+    while todo:
+        path, value = todo.pop()
+        if isinstance(value, (Tensor, Module)):
+            yield path, value
+        elif isinstance(value, CONTAINERS) and id(value) not in seen:
+            seen.add(id(value))
+            items = list(value.items() if isinstance(value, Mapping) else enumerate(value))
+            todo += [(f"{path}.{key}", item) for key, item in reversed(items)]
+        elif any(isinstance(x, (Tensor, Module)) for x in _nameless(value)):
+            raise TypeError(
+                f"{path} holds parameters or modules in a {type(value).__name__}, where they have no place and no "
+                "name: use a list, a tuple or a dictionary"
+            )
+
+
+def _nameless(value: Any) -> Iterable[Any]:
+    """The items of a container in which they have no name."""
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return value.flat
+    return value if isinstance(value, (set, frozenset)) else ()
+
+
+def _array(name: Any, value: Any) -> Array:
+    try:
+        return np.asarray(value._data if isinstance(value, Tensor) else value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} holds {told(value)}, which makes no array: {error}") from error
+
+
+@contextmanager
+def resting(module: Module) -> Iterator[None]:
+    """Inside, the module and its parts are in eval mode. Afterwards each has the mode that it had."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
 
 
 def few(names: list[str]) -> str:

@@ -9,8 +9,10 @@ import numpy as np
 
 from ..graph import Tensor, as_tensor
 from ..ops import sigmoid, split, stack, tanh
+from ..settings import generator, whole
+from ..values import Rng
 from .layers import Linear
-from .module import Module, Rng
+from .module import Module
 
 __all__ = ["GRU", "RNN"]
 
@@ -24,7 +26,7 @@ class RNN(Module):
     gates = 1
 
     def __init__(self, d_in: int, d_hidden: int, *, rng: Rng = None) -> None:
-        rng = np.random.default_rng(rng)
+        rng, d_in, d_hidden = generator(rng), whole(d_in, "d_in"), whole(d_hidden, "d_hidden")
         self.input = Linear(d_in, self.gates * d_hidden, rng=rng)
         self.state = Linear(d_hidden, self.gates * d_hidden, rng=rng)
 

@@ -10,10 +10,12 @@ import numpy as np
 from ..functional import linear
 from ..graph import Tensor, no_grad
 from ..masks import causal_mask
-from ..values import Array
-from .attention import KVCache, MultiHeadAttention
+from ..settings import generator, integers, number, whole
+from ..values import Array, Rng
+from .attention import MultiHeadAttention
+from .cache import KVCache
 from .layers import Dropout, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear
-from .module import Module, Rng
+from .module import Module, resting
 
 __all__ = ["GPT", "TransformerBlock"]
 
@@ -51,7 +53,7 @@ class TransformerBlock(Module):
         feed_forward: Module | None = None,
         rng: Rng = None,
     ) -> None:
-        rng = np.random.default_rng(rng)
+        rng = generator(rng)
         self.norm1 = norm(d_model)
         self.attention = attention or MultiHeadAttention(d_model, num_heads, dropout=dropout, rng=rng)
         self.norm2 = norm(d_model)
@@ -115,9 +117,10 @@ class GPT(Module):
         block: Callable[[], Module] | None = None,
         rng: Rng = None,
     ) -> None:
-        rng = np.random.default_rng(rng)
+        rng = generator(rng)
+        num_layers = whole(num_layers, "num_layers", 0)
         block = block or (lambda: TransformerBlock(d_model, num_heads, dropout=dropout, norm=norm, rng=rng))
-        self.context = context
+        self.context = whole(context, "context")
         self.embedding = Embedding(vocab_size, d_model, std=0.02, rng=rng)
         self.positions = LearnedPositions(context, d_model, rng=rng) if positions else None
         self.dropout = Dropout(dropout, rng=rng)
@@ -125,20 +128,34 @@ class GPT(Module):
         self.norm = norm(d_model)
         self.head = None if tied else Linear(d_model, vocab_size, bias=False, rng=rng)
 
-    def forward(self, ids: Any, *, cache: KVCache | None = None, return_weights: bool = False) -> Any:
-        """return_weights: also return the attention weights of each layer, a list of (B, h, T, m)."""
-        ids = np.asarray(ids.data if isinstance(ids, Tensor) else ids)
+    def forward(
+        self, ids: Any, *, padding: Any = None, cache: KVCache | None = None, return_weights: bool = False
+    ) -> Any:
+        """padding: (B,) integers, how many tokens on the left of each text are none: nobody attends to them, and the
+            positions count from the first real token. With a cache, given with the first piece of the texts.
+        return_weights: also return the attention weights of each layer, a list of (B, h, T, m).
+        """
+        ids = integers(ids, "ids")
         if ids.ndim != 2:
             raise ValueError(f"ids have shape {ids.shape}, but (batch, time) is needed; for one text use ids[None]")
+        B, T = ids.shape
+        cache = KVCache() if cache is None and padding is not None else cache
         start = 0 if cache is None else len(cache)
-        if start + ids.shape[1] > self.context:
+        if start + T > self.context:
             raise IndexError(
-                f"{start + ids.shape[1]} tokens are more than this model's context of {self.context}: "
+                f"{start + T} tokens are more than this model's context of {self.context}: "
                 "feed fewer, or clear() the cache"
             )
+        padding = None if cache is None else cache.advance(T, padding)
+        if padding is not None and padding.shape != (B,):
+            raise ValueError(f"padding of shape {padding.shape} for {B} texts: one number is needed for each, ({B},)")
         x = self.embedding(ids)  # (B, T) -> (B, T, d_model)
-        x = self.dropout(x if self.positions is None else self.positions(x, start))
-        mask = causal_mask(ids.shape[1]) if cache is None else None
+        if self.positions is not None:
+            x = self.positions(x, start if padding is None else start - padding)
+        x = self.dropout(x)
+        mask = causal_mask(T) if cache is None else None
+        if padding is not None:
+            mask = causal_mask(T, start + T) & (np.arange(start + T) >= padding[:, None, None, None])
         maps: list[Tensor] | None = [] if return_weights else None
         for block in self.blocks:
             x = attend(block, x, maps=maps, mask=mask, cache=cache)
@@ -147,42 +164,59 @@ class GPT(Module):
         return logits if maps is None else (logits, maps)
 
     def generate(
-        self, ids: Any, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None, rng: Rng = None
+        self,
+        ids: Any,
+        max_new_tokens: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        padding: Any = None,
+        rng: Rng = None,
     ) -> Array:
         """Continue texts: ids (B, T) -> (B, T + max_new_tokens). As `stream`, all at once."""
-        ids = np.asarray(ids)
-        new = [t[:, None] for t in self.stream(ids, max_new_tokens, temperature=temperature, top_k=top_k, rng=rng)]
-        return np.concatenate([ids, *new], axis=1)
+        options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "padding": padding, "rng": rng}
+        new = [tokens[:, None] for tokens in self.stream(ids, max_new_tokens, **options)]
+        return np.concatenate([integers(ids, "ids"), *new], axis=1)
 
     def stream(
-        self, ids: Any, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None, rng: Rng = None
+        self,
+        ids: Any,
+        max_new_tokens: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        padding: Any = None,
+        rng: Rng = None,
     ) -> Iterator[Array]:
         """Yield the next tokens (B,), drawn from softmax(logits / temperature), one step at a time, with a KV cache.
 
         temperature: 0 takes the likeliest token. top_k: only the k likeliest are drawn from.
+        padding: (B,), the tokens on the left of each text that are none: so texts of several lengths go in one batch.
         Dropout is off. Where the context is full, the newer half of it is read again and the rest forgotten.
+        Raises ValueError if the logits are NaN or infinite (-inf alone forbids a token).
         """
-        if temperature < 0 or (top_k is not None and top_k < 1):
-            raise ValueError(f"temperature = {temperature} must be 0 or more, and top_k = {top_k} at least 1 or None")
-        ids = np.asarray(ids)
+        ids, rng = integers(ids, "ids"), generator(rng)
         if ids.ndim != 2 or ids.shape[1] == 0:
             raise ValueError(f"ids have shape {ids.shape}, but (batch, time) is needed, with a token to start from")
-        rng = np.random.default_rng(rng)
+        temperature = number(temperature, "temperature", 0)
+        top_k = None if top_k is None else whole(top_k, "top_k")
+        return self._continue(ids, whole(max_new_tokens, "max_new_tokens", 0), temperature, top_k, padding, rng)
+
+    def _continue(
+        self, ids: Array, count: int, temperature: float, top_k: int | None, padding: Any, rng: np.random.Generator
+    ) -> Iterator[Array]:
         cache = KVCache()
         piece = ids[:, -self.context :]
-        for _ in range(max_new_tokens):
+        padding = None if padding is None else integers(padding, "padding") - (ids.shape[1] - piece.shape[1])
+        for _ in range(count):
             if len(cache) + piece.shape[1] > self.context:
+                kept = self.context // 2 or 1
+                padding = None if padding is None else padding - (len(cache) + piece.shape[1] - kept)
+                piece = ids[:, -kept:]
                 cache.clear()
-                piece = ids[:, -(self.context // 2 or 1) :]
-            training = self.training
-            if training:
-                self.eval()
-            try:
-                with no_grad():
-                    logits = self(piece, cache=cache)._data[:, -1]  # (B, vocab_size)
-            finally:
-                if training:
-                    self.train()
+            left = {} if padding is None or len(cache) else {"padding": np.maximum(padding, 0)}
+            with resting(self), no_grad():
+                logits = self(piece, cache=cache, **left)._data[:, -1]  # (B, vocab_size)
             token = _draw(logits, temperature, top_k, rng)
             yield token
             piece = token[:, None]
@@ -190,9 +224,16 @@ class GPT(Module):
 
 
 def _draw(logits: Array, temperature: float, top_k: int | None, rng: np.random.Generator) -> Array:
+    best = logits.max(-1, keepdims=True)
+    if not np.isfinite(best).all():
+        raise ValueError(
+            f"the logits of {np.count_nonzero(~np.isfinite(best))} of {len(best)} texts have no finite largest one "
+            "(NaN, inf, or nothing but -inf): no token can be drawn. Look for an overflow or a damaged checkpoint"
+        )
     if temperature == 0:
         return np.asarray(logits.argmax(-1))
     if top_k is not None and top_k < logits.shape[-1]:
         logits = np.where(logits < np.partition(logits, -top_k, axis=-1)[:, -top_k, None], -np.inf, logits)
     noise = rng.gumbel(size=logits.shape)  # argmax of logits + Gumbel noise is a draw from their softmax
-    return np.asarray((logits / temperature + noise).argmax(-1))
+    with np.errstate(over="ignore"):  # at a temperature near 0: all but the likeliest to -inf
+        return np.asarray(((logits - best) / temperature + noise).argmax(-1))

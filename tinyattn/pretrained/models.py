@@ -26,10 +26,9 @@ from ..nn import (
     SwiGLU,
     TransformerBlock,
 )
-from ..nn.module import Rng
 from ..nn.transformer import attend
 from ..ops import sqrt
-from ..values import Array
+from ..values import Array, Rng
 from .formats import Stored
 
 # --- the encoder; the language models are nn.GPT with other parts -------------------------------------

@@ -1,0 +1,87 @@
+"""Settings that a caller gives: sizes, numbers, seeds. One check for each kind, with what came and what is meant."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+LARGEST = int(np.iinfo(np.intp).max)  # no array has more elements
+
+
+def whole(value: Any, name: str, least: int = 1) -> int:
+    """value as an int. TypeError unless it is a whole number, Python's or NumPy's; ValueError if it is below least."""
+    try:
+        n = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        n = None
+    if n is None:
+        hint = f": use {int(value)}" if isinstance(value, (float, np.floating)) and value.is_integer() else ""
+        raise TypeError(f"{name} = {told(value)} is not a whole number, as a count must be{hint}")
+    if not least <= n <= LARGEST:
+        raise ValueError(f"{name} = {n}: it counts something, so it is at least {least}, and at most {LARGEST}")
+    return n
+
+
+def number(value: Any, name: str, low: float = -math.inf, high: float = math.inf, *, below: bool = False) -> float:
+    """value as a float. TypeError unless it is one real number; ValueError unless finite and low ≤ value ≤ high.
+
+    below: high itself is not allowed.
+    """
+    try:
+        x = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        x = math.nan
+    if math.isnan(x) and not isinstance(value, (float, np.floating)):
+        raise TypeError(f"{name} = {told(value)} is not a number")
+    if not (math.isfinite(x) and low <= x <= high) or (below and x == high):
+        bounds = [f"at least {low:g}"] * (low > -math.inf) + [f"{'below' if below else 'at most'} {high:g}"] * (
+            high < math.inf
+        )
+        raise ValueError(f"{name} = {x!r}: it must be {' and '.join(bounds) or 'finite'}")
+    return x
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """np.random.default_rng(rng): a generator as it is, one made of a seed, or for None one that nobody can repeat."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"rng = {told(rng)}: it must be what np.random.default_rng takes, None, a seed (a whole number of at "
+            "least 0) or a generator"
+        ) from error
+
+
+def array(x: Any, name: str) -> np.ndarray[Any, Any]:
+    """x, a Tensor too, as an array of booleans, integers or floats. TypeError, ValueError for what makes none."""
+    x = getattr(x, "_data", x)
+    if isinstance(x, np.ndarray) and hasattr(x, "filled"):
+        raise TypeError(f"{name} is a masked array, whose mask would be lost: use {name}.filled(…)")
+    try:
+        values = np.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} = {told(x)} makes no array: {error}") from error
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"{name} holds {values.dtype}, not real numbers or booleans: got {told(x)}")
+    return values
+
+
+def integers(x: Any, name: str) -> np.ndarray[Any, Any]:
+    """x, a Tensor too, as an array of integers; an empty list is one. TypeError for other numbers: none is cut off."""
+    values = array(x, name)
+    if values.size == 0 and values.dtype.kind == "f":
+        values = values.astype(np.intp)
+    if values.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got {values.dtype}: use .astype(int) if they are whole")
+    return values
+
+
+def told(value: Any) -> str:
+    """A value in an error message: itself where it is short, else its kind."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    text = repr(value)
+    return text if len(text) <= 40 and "\n" not in text else f"a {type(value).__name__}"
