@@ -40,6 +40,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two threads that share a b
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the tinyattn of this clone, installed or not
 
+from tinyattn.draw.heatmap import import_matplotlib, own_style  # noqa: E402
+from tinyattn.text import console, is_terminal, run_program  # noqa: E402
+
 FIGURES = ROOT / "docs" / "figures.json"  # what the full forms measured, see figures.py
 COLUMNS = 80  # of text; where a table is wider, its cells are broken into lines
 
@@ -71,7 +74,7 @@ class Demo:
     def __init__(self, name: str, options: argparse.Namespace) -> None:
         vars(self).update(vars(options))
         self.name = name
-        self.rich = sys.stdout.isatty() and _has("rich")
+        self.rich = console() is not None
         self.missing: set[str] = set()  # packages whose absence has been told
         self.pictures: list[Path] = []
         self.claims: dict[str, bool] = {}
@@ -136,7 +139,7 @@ class Demo:
             return
         for i, item in enumerate(items, 1):
             self.doing = f"{what}, {i} of {len(items)}"
-            if sys.stderr.isatty():
+            if is_terminal(sys.stderr):
                 print(f"\r{self.doing} ", end="\n" if i == len(items) else "", file=sys.stderr, flush=True)
             yield item
 
@@ -144,13 +147,12 @@ class Demo:
 
     def plot(self, name: str, draw: Callable[..., None], *args: Any, size: tuple[float, float] = (8, 4)) -> None:
         """Call draw(figure, *args) on an empty matplotlib Figure; save it as SVG and PNG."""
-        if not _has("matplotlib"):
+        if not import_matplotlib():
             self._tell("matplotlib", "the curves are not drawn (their figures are above)")
             return
-        import matplotlib
         from matplotlib.figure import Figure  # no pyplot: neither a window nor a display is needed
 
-        with matplotlib.rc_context(STYLE):
+        with own_style(**STYLE):
             figure = Figure(figsize=size)
             draw(figure, *args)
             figure.supxlabel(", ".join(self.notes), x=0.995, ha="right", fontsize=7, color=GREY)
@@ -177,7 +179,7 @@ class Demo:
 
         self.say()
         options["title"] = ", ".join([*filter(None, [options.get("title")]), *self.notes[1:]])
-        if _has("matplotlib"):
+        if import_matplotlib():
             ta.heatmap(weights, *labels, path=self.path(f"{name}.svg"), **options)
             with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
                 ta.heatmap(weights, *labels, path=self.path(f"{name}.png"), **options)
@@ -199,10 +201,14 @@ class Demo:
 
 
 def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
-    """Parse the command line, call main(demo), list the pictures.
+    """Parse the command line, call main(demo), list the pictures: _run, in a form that every terminal bears.
 
     options: further ones, by default: steps=300; sentence=None is an argument that may be given, without a name.
     """
+    run_program(lambda: _run(main, doc, options))
+
+
+def _run(main: Callable[[Demo], None], doc: str | None, options: dict[str, Any]) -> None:
     name = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(
         prog=f"{name}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -219,8 +225,6 @@ def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
         )
     parser.add_argument("--json", type=Path, metavar="FILE", help="for what was measured, in figures")
     demo = Demo(name, parser.parse_args())
-    for stream in (sys.stdout, sys.stderr):
-        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")  # a pipe that knows no √ gets ?
     start, worked = time.perf_counter(), time.process_time()
     demo.say((doc or name).strip().splitlines()[0])
     if demo.quick:
@@ -263,7 +267,7 @@ def _report(demo: Demo) -> Iterator[None]:
         while not done.wait(10):
             print(f"{demo.name}.py: {demo.doing}, {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
 
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         threading.Thread(target=report, daemon=True).start()
     try:
         yield
@@ -282,11 +286,3 @@ def _fit(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
             break
         widths[-max(give)[1]] -= 1
     return widths
-
-
-def _has(package: str) -> bool:
-    try:
-        __import__(package)
-    except ImportError:
-        return False
-    return True

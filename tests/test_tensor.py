@@ -542,3 +542,14 @@ def test_errors_name_the_op_and_the_shapes():
 def test_inputs_may_be_given_by_keyword():
     np.testing.assert_array_equal(ta.where(condition=[True, False], x=[1.0, 2.0], y=0.0).numpy(), [1, 0])
     np.testing.assert_allclose(ta.softmax(x=[1.0, 1.0]).numpy(), [0.5, 0.5])
+
+
+def test_print_shows_the_numbers_of_a_small_tensor_and_the_range_of_a_large_one():
+    x = ta.Tensor([[1.0, -2.0], [3.0, 4.0]], name="W")
+    assert str(x) == "Tensor('W', [[ 1., -2.],\n             [ 3.,  4.]], shape=(2, 2), float64)"
+    assert repr(x) == "Tensor('W', [[1., -2.], [3., 4.]], shape=(2, 2), float64)"  # one line, for error messages
+    assert str(ta.Tensor(np.zeros((0, 3)))) == "Tensor([], shape=(0, 3), float64)"
+    with np.printoptions(precision=2):
+        assert "0.33" in str(ta.Tensor([1 / 3, 2.0])) and "0.333" not in str(ta.Tensor([1 / 3, 2.0]))
+    large = ta.Tensor(np.linspace(0, 1, 101))
+    assert str(large) == repr(large) == "Tensor(0 … 1, shape=(101,), float64)"

@@ -1,10 +1,10 @@
 """The command line: `python -m tinyattn COMMAND …`. Each command is imported when it is called."""
 
-import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
-from .text import prepare_streams
+from .text import run_program
 
 COMMANDS = {  # name: (module, its function: remaining arguments -> exit code, what it does)
     "check": ("tinyattn.check.cli", "check", "check your own attention: FILE[:FUNCTION]"),
@@ -14,16 +14,9 @@ COMMANDS = {  # name: (module, its function: remaining arguments -> exit code, w
 }
 
 
-def run() -> None:
-    """What the program `tinyattn` does: one command, and its exit code, also where nobody reads to the end."""
-    prepare_streams()
-    code = 130
-    try:
-        code = main(sys.argv[1:])
-        sys.stdout.flush()
-    except (BrokenPipeError, KeyboardInterrupt, EOFError):  # | head, Ctrl-C, Ctrl-D: a reader who has had enough
-        os._exit(code)
-    sys.exit(code)
+def run() -> NoReturn:
+    """What the program `tinyattn` does: one command, and its exit code."""
+    run_program(lambda: main(sys.argv[1:]))
 
 
 def main(argv: list[str]) -> int:

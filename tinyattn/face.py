@@ -11,6 +11,7 @@ import numpy as np
 
 from . import refusals
 from .methods import Methods
+from .text import printed
 from .values import Array, TensorLike, numeric
 
 NUMPY: dict[str, Callable[..., Any]] = {}  # what np.f(tensor) runs, by the name of f: ops.py and einsum.py fill it
@@ -83,21 +84,35 @@ class Face(Methods):
         return operator.index(self._data)
 
     def __repr__(self) -> str:
+        """On one line: the numbers of a very small tensor, the range of others."""
+        numbers = np.array2string(self._data, separator=", ") if self.size <= 10 else ""
+        numbers = " ".join(numbers.split()).replace("[ ", "[")
+        return self._told(numbers if len(numbers) <= 60 else "")
+
+    def __str__(self) -> str:
+        """What print shows: the numbers as NumPy prints them, up to 100 of them."""
+        prefix = f"Tensor({self.name!r}, " if self.name else "Tensor("
+        return (
+            self._told(np.array2string(self._data, separator=", ", prefix=prefix)) if self.size <= 100 else repr(self)
+        )
+
+    def _told(self, numbers: str) -> str:
         x, finite = self._data, self._data[np.isfinite(self._data)]
         if x.size == 1:
             value = f"{x.item():.6g}"
         else:
-            value = f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite values"
-            value += f", {x.size - finite.size} not finite" if 0 < finite.size < x.size else ""
+            value = numbers or (f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "")
+            missing = "no finite values" if not finite.size else f"{x.size - finite.size} not finite"
+            value = ", ".join(filter(None, [value, missing * (finite.size < x.size)]))
         parts = [repr(self.name)] if self.name else []
         parts += [value, f"shape={x.shape}", str(x.dtype)]
         if self._needs:
             parts += [f"from {self._node.op.name}" if self._node else "leaf"]
             parts += ["has grad" if self._grad is not None else "no grad yet"]
-        return f"Tensor({', '.join(parts)})"
+        return printed(f"Tensor({', '.join(parts)})")
 
     def __format__(self, spec: str) -> str:
-        return format(self._data.item(), spec) if spec and self.size == 1 else format(repr(self), spec)
+        return format(self._data.item(), spec) if spec and self.size == 1 else format(str(self), spec)
 
     def __init__(self, data: TensorLike, requires_grad: bool = False, *, name: str | None = None) -> None:
         self._data, self._lent = numeric(data), False

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import codecs
 import html
-import importlib.util
 import os
 import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeAlias
 
 __all__ = [
     "VIRIDIS",
@@ -24,9 +23,9 @@ __all__ = [
     "fit",
     "is_terminal",
     "plain",
-    "prepare_streams",
     "printable",
     "printed",
+    "run_program",
     "show",
     "width",
 ]
@@ -78,14 +77,24 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("tinyattn.plain", _replace)
 
 
-def prepare_streams() -> None:
-    """For a program of ours, before its first word: a character that its streams lack must not end it."""
+def run_program(main: Callable[[], int | None]) -> NoReturn:
+    """Run a program of ours and end with its exit code. A character that a stream lacks must not end it, and where
+    nobody reads to the end (| head, Ctrl-C, Ctrl-D) it ends without a word."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # a program without a console, as pythonw on Windows
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="tinyattn.plain")
+    code = 130
+    try:
+        try:
+            code = main() or 0
+        finally:
+            sys.stdout.flush()
+    except (BrokenPipeError, KeyboardInterrupt, EOFError):
+        os._exit(code)
+    sys.exit(code)
 
 
 def printed(text: str) -> str:
@@ -136,10 +145,12 @@ def plain(lines: Sequence[Line]) -> str:
 
 def console() -> Any:
     """rich's Console where the output is a terminal in colour and rich is there; None otherwise."""
-    if not is_terminal(sys.stdout) or os.environ.get("NO_COLOR") or not importlib.util.find_spec("rich"):
+    if not is_terminal(sys.stdout) or os.environ.get("NO_COLOR"):
         return None
-    from rich.console import Console
-
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
     return Console(highlight=False)
 
 

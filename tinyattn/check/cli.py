@@ -5,6 +5,7 @@ import json
 import random
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ..text import Line, is_terminal, show
@@ -44,10 +45,11 @@ def check(argv: list[str]) -> int:
     if given.watch:
         return _watch(file, function, given.step, given.solution)
     report, extra = _report(file, function, given.step)
-    if given.json:
-        print(json.dumps(report.to_json(), ensure_ascii=True, indent=1, allow_nan=False))
-    else:
-        show([*report_lines(report, given.solution), *extra])
+    with suppress(BrokenPipeError):  # | head: the verdict stands
+        if given.json:
+            print(json.dumps(report.to_json(), ensure_ascii=True, indent=1, allow_nan=False))
+        else:
+            show([*report_lines(report, given.solution), *extra])
     return report.exit_code
 
 

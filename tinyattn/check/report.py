@@ -146,7 +146,7 @@ def finding_lines(finding: Finding, label: str, solution: bool, seen: str = "") 
     lines += wrap(finding.message, "     ")
     if finding.severity == "bug" and evidence:
         name = evidence["input"]
-        lines += [[], [("     The smallest input that shows it: ", "dim"), (name, "dim")]]
+        lines += [[], *wrap(f"The smallest input that shows it: {name}", "     ", "dim")]
         inputs = [block(key, value) for key, value in evidence["arguments"].items() if np.ndim(value)]
         told = [f"{k} = {v}" for k, v in evidence["arguments"].items() if not np.ndim(v)]
         lines += [[("     ", ""), (", ".join(told), "")]] if told else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -112,29 +111,37 @@ def _shade(w: float) -> str:
 
 
 def _save_heatmap(maps: dict[str, Array], rows: list[str], columns: list[str], path: Any) -> None:
-    if not importlib.util.find_spec("matplotlib"):
+    if import_matplotlib() is None:
         print(f"{path} is not drawn: matplotlib is missing: pip install matplotlib", file=sys.stderr)
         return
-    with own_matplotlib() as matplotlib:
-        figure = _figure_of(maps, rows, columns)
-        matplotlib.rcParams["svg.fonttype"] = "none"  # labels stay text: searchable, and small
-        figure.savefig(path, dpi=150)
+    with own_style(**{"svg.fonttype": "none"}):  # labels stay text: searchable, and small
+        _figure_of(maps, rows, columns).savefig(path, dpi=150)
+
+
+def import_matplotlib() -> Any:
+    """matplotlib, whatever MPLBACKEND asks for, since a Figure needs no backend; None where it is not installed."""
+    backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    with suppress(ValueError):  # a notebook's, whose packages this environment lacks
+        matplotlib.rcParams["backend"] = backend or matplotlib.rcParams["backend"]
+    return matplotlib
 
 
 @contextmanager
-def own_matplotlib() -> Iterator[Any]:
-    """matplotlib with its own defaults: a Figure needs no backend, and must not need what a matplotlibrc asks for."""
-    backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
-    import matplotlib
-
-    if backend is not None:
-        os.environ["MPLBACKEND"] = backend
-        with suppress(ValueError):  # a notebook's, whose packages this environment lacks
-            matplotlib.rcParams["backend"] = backend
+def own_style(**settings: Any) -> Iterator[None]:
+    """matplotlib's defaults and these settings: what a matplotlibrc asks for (LaTeX) may not be there."""
+    matplotlib = import_matplotlib()
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()
+        matplotlib.rcParams.update(settings)
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # labels may be of any script
-        yield matplotlib
+        yield
 
 
 def _figure_of(maps: dict[str, Array], rows: list[str], columns: list[str]) -> Any:
