@@ -164,7 +164,6 @@ def tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: Plan
     q_norms, longest = _norms(Q), _norms(K).max(-1, initial=0)  # (..., n) and (...)
     out = np.zeros((*lead, n, dv), work)
     top, total = np.full((*lead, n, 1), -np.inf, work), np.zeros((*lead, n, 1), work)
-    ones = np.ones((min(plan.size[1], K.shape[-2]), 1), work)
     kept: list[tuple[Array, Array]] = []
     tile, all_scores = math.prod(plan.size), top.size * K.shape[-2]
     budget = 2 * tile if all_scores <= 16 * tile else 0  # of scores to keep: at least an eighth of all, or none
@@ -188,7 +187,7 @@ def tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: Plan
                 o *= shrink
                 old[...] = new
             P = np.exp(S, out=S)
-            t += P @ ones[: P.shape[1]]  # the row sums, at the speed of a product
+            t += P.sum(-1, keepdims=True)
             o += P @ V[head][cols]  # (r, c) @ (c, dv)
             if budget >= 0:
                 kept.append((P, old.copy()))
