@@ -14,9 +14,17 @@ import numpy as np
 
 from .graph import Tensor, as_tensor, on, op, region
 from .ops import _flat, log_softmax, mean, sqrt, tanh, var
-from .values import Array
+from .settings import LARGEST, generator, integers, number, told, whole
+from .values import Array, Rng, TensorLike
 
 __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm", "linear", "rms_norm", "rotary"]
+
+
+def floating(x: TensorLike) -> Tensor:
+    """x as a tensor of floats: integers and booleans become float64, for their own dtype would cut results off."""
+    t = as_tensor(x)
+    return t if t.dtype.kind == "f" else t.astype(float)
+
 
 # --- linear maps and lookups -------------------------------------------------------------------------
 
@@ -34,9 +42,14 @@ def _linear(x: Array, weight: Array, bias: Array | None = None) -> Any:
     return out.reshape(*x.shape[:-1], len(weight))
 
 
-def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
     """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), as in torch.nn.functional.linear."""
     x, weight = as_tensor(x), as_tensor(weight)
+    if weight.ndim != 2 or (bias is not None and as_tensor(bias).shape != weight.shape[:1]):
+        raise ValueError(
+            f"weights {weight.shape}, bias {None if bias is None else as_tensor(bias).shape}: the weights have one row "
+            "for each output, (out, in), and the bias one number, (out,)"
+        )
     if x.shape[-1:] != weight.shape[1:]:
         raise ValueError(
             f"x of shape {x.shape} for weights {weight.shape}: each row of the weights meets the last "
@@ -45,18 +58,15 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     return _linear(x, weight) if bias is None else _linear(x, weight, bias)
 
 
-def embedding(ids: Any, weight: Any) -> Tensor:
+def embedding(ids: TensorLike, weight: TensorLike) -> Tensor:
     """Row ids[...] of the table: (...) integers, (vocab, d) -> (..., d).   dW: g added up at each id
 
     Raises TypeError for ids that are not integers, IndexError for ids outside 0 … vocab - 1.
     """
-    ids = np.asarray(ids.data if isinstance(ids, Tensor) else ids)
-    weight = as_tensor(weight)
+    ids, weight = integers(ids, "token ids"), as_tensor(weight)
+    if weight.ndim != 2:
+        raise ValueError(f"a table of shape {weight.shape}: it has one row per id, (vocab, d)")
     vocab = weight.shape[0]
-    if ids.size == 0:
-        ids = ids.astype(int)
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"token ids must be integers, got {ids.dtype}: they pick rows of the {weight.shape} table")
     if ids.size and (ids.min() < 0 or ids.max() >= vocab):
         bad = ids.min() if ids.min() < 0 else ids.max()
         raise IndexError(
@@ -82,17 +92,15 @@ def _add_rows(rows: Array, ids: Array, vocab: int) -> Any:
     return out
 
 
-def dropout(x: Any, p: float, training: bool = True, rng: np.random.Generator | None = None) -> Tensor:
+def dropout(x: TensorLike, p: float, training: bool = True, rng: Rng = None) -> Tensor:
     """Each element zeroed with probability p, the rest divided by 1 - p, so that the mean is unchanged.
 
-    (Srivastava et al. 2014.) Nothing happens unless training. rng: for a mask that can be repeated.
+    (Srivastava et al. 2014.) Nothing happens unless training. rng: a seed or generator, to get the same ones again.
     """
-    if not 0 <= p <= 1:
-        raise ValueError(f"p = {p} is not a probability: it is the share of elements to zero, between 0 and 1")
-    t = as_tensor(x)
+    p, t = number(p, "the probability p", 0, 1), floating(x)
     if not training or p == 0:
         return t
-    keep = (rng or np.random.default_rng()).random(t.shape) >= p
+    keep = generator(rng).random(t.shape) >= p
     dropped: Tensor = t * (keep / (1 - p) if p < 1 else keep).astype(t.dtype)
     return dropped
 
@@ -102,14 +110,14 @@ def dropout(x: Any, p: float, training: bool = True, rng: np.random.Generator | 
 _C, _A = math.sqrt(2 / math.pi), 0.044715
 
 
-def gelu(x: Any, approximate: str = "tanh") -> Tensor:
+def gelu(x: TensorLike, approximate: str = "tanh") -> Tensor:
     """x Φ(x), Φ the normal distribution function (Hendrycks & Gimpel 2016).
 
     approximate: "tanh" for x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))), "none" for the exact x/2 · (1 + erf(x/√2)).
     """
-    if approximate not in ("tanh", "none"):
-        raise ValueError(f'approximate="{approximate}": use "tanh" or "none" (exact)')
-    x = as_tensor(x)
+    if not isinstance(approximate, str) or approximate not in ("tanh", "none"):
+        raise ValueError(f'approximate = {told(approximate)}: use "tanh" or "none" (exact)')
+    x = floating(x)
     return _gelu_tanh(x) if approximate == "tanh" else x * (0.5 + 0.5 * erf(x * math.sqrt(0.5)))
 
 
@@ -181,9 +189,11 @@ def _erf_table(dtype: Any) -> tuple[Array, list[Array]]:
 # --- normalisation ------------------------------------------------------------------------------------
 
 
-def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+def layer_norm(
+    x: TensorLike, weight: TensorLike | None = None, bias: TensorLike | None = None, eps: float = 1e-5
+) -> Tensor:
     """(x - mean) / √(var + ε) · weight + bias over the last axis (Ba et al. 2016); var has divisor N."""
-    x = as_tensor(x)
+    x, eps = floating(x), number(eps, "eps", 0)
     _check_features(x, weight, bias)
     return _layer_norm(x, 1.0 if weight is None else weight, 0.0 if bias is None else bias, eps=eps)
 
@@ -236,9 +246,9 @@ def _row_mean(x: Array) -> Any:
     return x @ np.full((d, 1), 1 / max(d, 1), np.result_type(x, np.float16))
 
 
-def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6) -> Tensor:
+def rms_norm(x: TensorLike, weight: TensorLike | None = None, eps: float = 1e-6) -> Tensor:
     """x / √(mean x² + ε) · weight over the last axis (Zhang & Sennrich 2019)."""
-    x = as_tensor(x)
+    x, eps = floating(x), number(eps, "eps", 0)
     _check_features(x, weight)
     return _rms_norm(x, 1.0 if weight is None else weight, eps=eps)
 
@@ -270,17 +280,17 @@ def _rms_norm(x: Array, weight: Array, eps: float) -> tuple[Array, Any]:
 # --- positions ----------------------------------------------------------------------------------------
 
 
-def rotary(x: Any, start: int = 0, base: float = 10000.0) -> Tensor:
+def rotary(x: TensorLike, start: int = 0, base: float = 10000.0) -> Tensor:
     """Turn each pair of features (i, i + d/2) of the vector at position t by the angle t / base^(2i/d).
 
     (Su et al. 2021.) (..., n, d) with even d, positions start … start + n - 1 -> the same shape. A dot product of a
     query and a key so turned depends on their positions by the difference alone. The pairs are halves, as in Hugging
     Face's Llama; models that pair neighbours, (2i, 2i + 1), have the rows of Wq and Wk in another order.
     """
-    x = as_tensor(x)
+    x, start = floating(x), whole(start, "start", -LARGEST)
     if x.ndim < 2 or x.shape[-1] % 2:
         raise ValueError(f"x of shape {x.shape}: rotary positions turn pairs of features of (..., n, d), so d is even")
-    cos, sin = _rotations(start, *x.shape[-2:], base, x.dtype)
+    cos, sin = _rotations(start, *x.shape[-2:], number(base, "base", np.finfo(float).tiny), x.dtype)
     return _rotate(x, cos=cos, sin=sin)
 
 
@@ -301,18 +311,17 @@ def _rotate(x: Array, cos: Array, sin: Array) -> Any:
 # --- loss ---------------------------------------------------------------------------------------------
 
 
-def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100) -> Tensor:
+def cross_entropy(logits: TensorLike, targets: TensorLike, ignore_index: int = -100) -> Tensor:
     """The mean of -log softmax(logits)[target]: (..., C), (...) integers -> ().   dlogits = (p - onehot) / N
 
     Targets equal to ignore_index do not count. Raises TypeError for targets that are not integers, IndexError for
     classes outside 0 … C - 1, ValueError for wrong shapes and where nothing is left to count.
     """
-    logits = as_tensor(logits)
-    if logits.dtype.kind != "f":
-        logits = logits.astype(float)
-    targets = np.asarray(targets.data if isinstance(targets, Tensor) else targets)
-    if targets.dtype.kind not in "iu":
-        raise TypeError(f"targets must be integer classes, got {targets.dtype}")
+    logits = floating(logits)
+    if not logits.ndim:
+        raise ValueError("logits of shape (): the classes are its last axis, (..., C)")
+    ignore_index = whole(ignore_index, "ignore_index", -LARGEST)
+    targets = integers(targets, "targets")
     if targets.shape != logits.shape[:-1]:
         raise ValueError(
             f"targets of shape {targets.shape} for logits of shape {logits.shape}: one class per row is "

@@ -6,13 +6,14 @@ Nothing here imports torch: its CPU tensors are read as arrays, and `torch.from_
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from .masks import behind
-from .values import Array
+from .settings import array, told, whole
+from .values import Array, Mask, TensorLike
 
 __all__ = ["mask_from_flash", "mask_from_huggingface", "mask_from_mha", "state_from_torch", "state_to_torch"]
 
@@ -32,16 +33,18 @@ def state_from_torch(state: Mapping[str, Any]) -> dict[str, Array]:
     Of Linear, LayerNorm, Embedding, MultiheadAttention, TransformerEncoderLayer, TransformerDecoderLayer, and of models
     that hold them under the same names. in_proj, PyTorch's three projections in one, is cut into q_, k_ and v_proj.
     """
-    new: dict[str, Array] = {}
-    for name, value in state.items():
+    new = []
+    for name, value in _items(state):
         for theirs, ours in _NAMES.items():
             name = f".{name}".replace(f".{theirs}.", f".{ours}.")[1:]
         stem, packed, kind = name.rpartition("in_proj_")  # kind: weight or bias
-        if packed:
-            new |= {f"{stem}{p}_proj.{kind}": part.copy() for p, part in zip("qkv", np.split(np.asarray(value), 3))}
+        if not packed:
+            new.append((name, value))
+        elif value.ndim == 0 or len(value) % 3:
+            raise ValueError(f"{name} of shape {value.shape} cannot be cut in three, for queries, keys and values")
         else:
-            new[name] = np.asarray(value).copy()
-    return new
+            new += [(f"{stem}{p}_proj.{kind}", part) for p, part in zip("qkv", np.split(value, 3))]
+    return _unique(new)
 
 
 def state_to_torch(state: Mapping[str, Any]) -> dict[str, Array]:
@@ -49,57 +52,114 @@ def state_to_torch(state: Mapping[str, Any]) -> dict[str, Array]:
 
     Raises ValueError for grouped-query heads, which MultiheadAttention does not have.
     """
-    new: dict[str, Array] = {}
+    new: list[tuple[str, Array]] = []
     packed: dict[str, dict[str, Array]] = {}
-    for name, value in state.items():
+    for name, value in _items(state):
         for theirs, ours in _NAMES.items():
             name = f".{name}".replace(f".{ours}.", f".{theirs}.")[1:]
         stem, found, kind = name.rpartition("_proj.")
         if found and stem.endswith(("q", "k", "v")):
-            packed.setdefault(f"{stem[:-1]}in_proj_{kind}", {})[stem[-1]] = np.array(value)
+            packed.setdefault(f"{stem[:-1]}in_proj_{kind}", {})[stem[-1]] = value
         else:
-            new[name] = np.array(value)
+            new.append((name, value))
     for name, parts in packed.items():
         if len({part.shape for part in parts.values()}) != 1 or len(parts) != 3:
             raise ValueError(
                 f"{name} is made of projections of equal shape for queries, keys and values, got "
                 f"{ {p: part.shape for p, part in parts.items()} }"
             )
-        new[name] = np.concatenate([parts[p] for p in "qkv"])
+        new.append((name, np.concatenate([np.atleast_1d(parts[p]) for p in "qkv"])))
+    return _unique(new)
+
+
+def _items(state: Any) -> Iterator[tuple[str, Array]]:
+    if not isinstance(state, Mapping):
+        raise TypeError(f"a state is a dictionary of arrays by name, as state_dict() gives, not {told(state)}")
+    for name, value in state.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name {told(name)} is no string: a state is a dictionary of arrays by name")
+        yield name, array(value.detach() if hasattr(value, "detach") else value, repr(name))
+
+
+def _unique(items: Iterable[tuple[str, Array]]) -> dict[str, Array]:
+    """Copies by name. ValueError where two arrays have come to one name, as one of them would be lost."""
+    new: dict[str, Array] = {}
+    for name, value in items:
+        if name in new:
+            raise ValueError(f"two arrays of this state would both be {name}: is it translated already?")
+        new[name] = value.copy()
     return new
 
 
 # --- masks: to ours, where True may attend and floats are added ---------------------------------------
 
 
-def mask_from_mha(attn_mask: Any = None, key_padding_mask: Any = None, *, num_heads: int = 1) -> Array | None:
+def mask_from_mha(attn_mask: Mask = None, key_padding_mask: Mask = None, *, num_heads: int = 1) -> Array | None:
     """Of torch.nn.MultiheadAttention and the Transformer layers, where True may NOT attend.
 
     attn_mask (n, m) or (B · num_heads, n, m), key_padding_mask (B, m), booleans or floats -> one mask for both.
     """
-    given = []
+    num_heads, given = whole(num_heads, "num_heads"), []
     if attn_mask is not None:
-        mask = np.asarray(attn_mask)
+        mask = _mask(attn_mask, "attn_mask", "True = may not attend")
+        if mask.ndim not in (2, 3) or (mask.ndim == 3 and len(mask) % num_heads):
+            raise ValueError(
+                f"attn_mask of shape {mask.shape} for num_heads = {num_heads}: it is (n, m), or (B · num_heads, n, m)"
+            )
         given.append(mask.reshape(-1, num_heads, *mask.shape[1:]) if mask.ndim == 3 else mask)
     if key_padding_mask is not None:
-        given.append(np.asarray(key_padding_mask)[..., None, None, :])  # (B, m) -> (B, 1, 1, m)
+        mask = _mask(key_padding_mask, "key_padding_mask", "True = padding")
+        if mask.ndim not in (1, 2):
+            raise ValueError(f"key_padding_mask of shape {mask.shape}: it says which keys are padding, (B, m)")
+        given.append(mask[..., None, None, :])  # (B, m) -> (B, 1, 1, m)
     if not given:
         return None
+    try:
+        np.broadcast_shapes(*(mask.shape for mask in given))
+    except ValueError:
+        raise ValueError(
+            f"attn_mask and key_padding_mask, as {' and '.join(str(m.shape) for m in given)}, do not fit together: "
+            f"their keys, or their batches with num_heads = {num_heads}, differ"
+        ) from None
     if all(mask.dtype == bool for mask in given):
         return ~functools.reduce(np.logical_or, given)
     return functools.reduce(np.add, [np.where(m, -np.inf, 0.0) if m.dtype == bool else m for m in given])
 
 
-def mask_from_huggingface(attention_mask: Any) -> Array:
-    """Of Hugging Face's models: (B, m) with 1 for tokens, 0 for padding -> (B, 1, 1, m) booleans.
+def mask_from_huggingface(attention_mask: TensorLike) -> Array:
+    """Of Hugging Face's models: (B, m), 1 for tokens, 0 for padding -> (B, 1, 1, m) booleans; (B, n, m) likewise.
 
     Or (B, 1, n, m) floats to be added, the blocked ones at the dtype's lowest number, which becomes -inf: a finite
     number is no mask where scores are as low, or where two of them meet.
+    Raises ValueError for numbers that could be either.
     """
-    mask = np.asarray(attention_mask)
-    if mask.ndim == 2:
-        return mask.astype(bool)[:, None, None, :]
-    return mask if mask.dtype == bool else np.where(mask <= np.finfo(mask.dtype).min / 2, -np.inf, mask)
+    mask = array(attention_mask, "attention_mask")
+    if mask.ndim not in (2, 3, 4):
+        raise ValueError(f"attention_mask of shape {mask.shape}: it is (B, m), (B, n, m) or (B, 1, n, m)")
+    if mask.dtype.kind == "f" and mask.ndim == 4:
+        mask = _mask(mask, "attention_mask", "True = may attend")
+        return np.where(mask <= np.finfo(mask.dtype).min / 2, -np.inf, mask)
+    if mask.dtype != bool and (((mask != 0) & (mask != 1)).any() or (mask.dtype.kind == "f" and not (mask == 1).any())):
+        raise ValueError(
+            f"attention_mask {mask.shape} {mask.dtype} holds other numbers than 1 for tokens and 0 for padding. One "
+            "to be added to the scores has four axes, (B, 1, n, m)"
+        )
+    mask = mask.astype(bool)
+    return mask if mask.ndim == 4 else mask[:, None, None, :] if mask.ndim == 2 else mask[:, None]
+
+
+def _mask(mask: Any, name: str, meaning: str) -> Array:
+    """Booleans, or floats to be added to scores. TypeError, ValueError for what may be either."""
+    values = array(mask, name)
+    if values.dtype.kind in "iu":
+        raise TypeError(
+            f"{name} holds {values.dtype}: 1 means padding to some and a token to others. Use booleans ({meaning})"
+        )
+    if values.dtype.kind == "f" and (np.isnan(values) | (values == np.inf)).any():
+        raise ValueError(f"{name} holds NaN or inf, which no score survives: floats are added, -inf blocks")
+    if values.dtype.kind == "f" and (values == 1).any() and ((values == 0) | (values == 1)).all():
+        raise ValueError(f"{name} of nothing but 0.0 and 1.0 would be added to the scores: use booleans ({meaning})")
+    return values
 
 
 def mask_from_flash(n: int, m: int, *, causal: bool = False, window_size: tuple[int, int] = (-1, -1)) -> Array:
@@ -108,7 +168,12 @@ def mask_from_flash(n: int, m: int, *, causal: bool = False, window_size: tuple[
     Both count from the query's own position, i + m - n: bottom-right, as ours. A window W of `sliding_window_mask`
     is (W - 1, 0).
     """
-    left, right = (size if size >= 0 else max(n, m) for size in window_size)
+    if np.shape(window_size) != (2,):
+        raise TypeError(
+            f"window_size = {told(window_size)}: two numbers are needed, of keys to the left and to the right"
+        )
+    n, m = whole(n, "n", 0), whole(m, "m", 0)
+    left, right = (max(n, m) if whole(size, "window_size", -1) < 0 else size for size in window_size)
     distance = behind(n, m)
     mask: Array = (distance <= left) & (distance >= (0 if causal else -right))
     return mask

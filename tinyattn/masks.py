@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .graph import Tensor
+from .settings import array, integers, told, whole
 from .text import Shown
 from .values import Array
 
@@ -18,12 +19,13 @@ def behind(n: int, m: int) -> Array:
 
     The last query meets the last key: with m > n the queries are the newest n positions, as in cached decoding.
     """
+    n, m = whole(n, "n", 0), whole(m, "m", 0)
     return np.arange(m - n, m)[:, None] - np.arange(m)
 
 
 def causal_mask(n: int, m: int | None = None) -> Array:
     """(n, m) booleans: query i may attend to key j ≤ i + m - n. For m > n the n queries are the newest positions."""
-    m = n if m is None else m
+    n, m = whole(n, "n", 0), whole(n if m is None else m, "m", 0)
     return np.tri(n, m, m - n, dtype=bool)  # behind(n, m) >= 0, sooner
 
 
@@ -32,8 +34,7 @@ def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool 
 
     For m > n the n queries are the newest positions, as in `causal_mask`.
     """
-    if window < 1:
-        raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
+    window = whole(window, "window")  # the query's own position counts
     distance = behind(n, n if m is None else m)
     mask: Array = (distance >= 0 if causal else distance > -window) & (distance < window)
     return mask
@@ -41,9 +42,9 @@ def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool 
 
 def padding_mask(lengths: Any, m: int) -> Array:
     """(B, 1, 1, m) booleans: of sequence b the first lengths[b] keys are real, the rest padding. Combine with &."""
-    lengths = np.asarray(lengths)
-    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or ((lengths < 0) | (lengths > m)).any():
-        raise ValueError(f"lengths {lengths!r} must be whole numbers between 0 and m = {m}, one per sequence")
+    lengths, m = integers(lengths, "lengths"), whole(m, "m", 0)
+    if lengths.ndim != 1 or ((lengths < 0) | (lengths > m)).any():
+        raise ValueError(f"lengths {told(lengths)} must be whole numbers between 0 and m = {m}, one per sequence")
     mask: Array = np.arange(m) < lengths[:, None, None, None]
     return mask
 
@@ -55,7 +56,7 @@ def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, An
     Raises TypeError for integers, ValueError for a float mask of 0s and 1s and for a shape that does not fit.
     """
     if not isinstance(mask, Tensor):
-        mask = np.asarray(mask)
+        mask = array(mask, "mask")
     if mask.ndim not in (1, 2, len(shape)) or not broadcasts(mask.shape, shape):
         hint = ""
         if mask.ndim > 2 and mask.ndim < len(shape):
@@ -90,7 +91,7 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 def show_mask(mask: Any) -> Shown:
     """Print a mask as a grid and return the text: ■ may attend, · may not; rows are queries, columns are keys."""
-    values = mask._data if isinstance(mask, Tensor) else np.asarray(mask)
+    values = array(mask, "mask")
     grid, _ = split_mask(mask, np.atleast_2d(values).shape, values.dtype)  # refuses what attention would refuse
     grids = grid.reshape(-1, *grid.shape[-2:])
     rows = [[" ".join("■" if a else "·" for a in row) for row in g] for g in grids]

@@ -9,44 +9,44 @@ from typing import Any
 import numpy as np
 
 from .graph import Tensor
+from .settings import array, integers, number, told, whole
 from .values import Array
 
 __all__ = ["SGD", "Adam", "AdamW", "clip_grad_norm", "warmup_cosine"]
 
 
 class Optimizer:
-    """params, and for each what earlier steps left behind. A parameter whose .grad is None is passed over.
+    """params, and for each what earlier steps left behind. A parameter that is frozen or without gradient stays.
 
     lr may be changed between steps. A step gives each parameter a new array: graphs that read the old one keep it.
+    What is remembered of a float16 parameter, and its step, is computed in float32.
+    Raises TypeError for what is no list of leaves, ValueError for settings that make no sense.
     """
 
     kept: tuple[str, ...] = ()  # the names of what is remembered: one array per parameter each
 
     def __init__(self, params: Iterable[Tensor], lr: float) -> None:
-        self.params = list(params)
-        self.lr = lr
+        self.params = _leaves(params)
+        self.lr = number(lr, "lr", 0)
         if not self.params:
             raise ValueError("no parameters to optimise: pass module.parameters() or a list of tensors")
-        for i, p in enumerate(self.params):
-            if not isinstance(p, Tensor) or p._node is not None or p.dtype.kind != "f":
-                raise TypeError(f"parameter {i} is {p!r}: an optimiser changes floating-point leaf tensors")
         if len(set(self.params)) < len(self.params):
             raise ValueError("a parameter is listed twice: each step would move it twice")
-        if not lr >= 0:
-            raise ValueError(f"lr = {lr}: a learning rate is 0 or more")
         self._steps = [0] * len(self.params)
         self._kept: list[tuple[Array, ...]] = [()] * len(self.params)
 
     def step(self) -> None:
-        """Move each parameter that has a gradient."""
+        """Move each parameter that has a gradient and is not frozen."""
+        number(self.lr, "lr", 0)
         for i, p in enumerate(self.params):
-            if p._grad is None:
+            if p._grad is None or not p.requires_grad:
                 continue
-            x, g = p._data, p._grad._data
+            dtype = _at_least_float32(p)
+            x, g = p._data.astype(dtype, copy=False), p._grad._data.astype(dtype, copy=False)
             if not self._steps[i]:
                 self._kept[i] = tuple(np.zeros_like(x) for _ in self.kept)
             self._steps[i] += 1
-            p._bind(np.asarray(self.update(x, g, self._steps[i], *self._kept[i]), x.dtype))
+            p._bind(np.asarray(self.update(x, g, self._steps[i], *self._kept[i]), p.dtype))
 
     def update(self, x: Array, g: Array, t: int, *kept: Array) -> Array:
         """The new values, a new array, from the values, the gradient and the number t = 1, 2, … of this step."""
@@ -65,24 +65,46 @@ class Optimizer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what state_dict() gave. Raises ValueError where it is from other parameters or another optimiser."""
-        steps = [int(n) for n in state["steps"]] if "steps" in state else []
+        if not isinstance(state, Mapping):
+            raise TypeError(f"a state is a dictionary of arrays by name, as state_dict() gives, not {told(state)}")
+        arrays = {str(name): array(value, repr(name)) for name, value in state.items()}
+        rate, steps = arrays.pop("lr", np.zeros(0)), integers(arrays.pop("steps", np.zeros(0)), "steps")
         expected = {
             f"{name}.{i}": self.params[i].shape
-            for i, n in enumerate(steps[: len(self.params)])
-            if n
+            for i, n in enumerate(steps.flat)
+            if n and i < len(self.params)
             for name in self.kept
         }
-        found = {name: np.shape(value) for name, value in state.items() if name not in ("lr", "steps")}
-        if len(steps) != len(self.params) or "lr" not in state or found != expected:
+        if steps.shape != (len(self.params),) or rate.size != 1 or {k: a.shape for k, a in arrays.items()} != expected:
             raise ValueError(
                 f"this state does not fit {type(self).__name__} with {len(self.params)} parameters: it is "
-                f"for {len(steps)}, or for other shapes, or from another optimiser"
+                f"for {steps.size}, or for other shapes, or from another optimiser"
             )
-        self.lr, self._steps = float(state["lr"]), steps
-        self._kept = [
-            tuple(np.array(state[f"{name}.{i}"], p.dtype) for name in self.kept) if n else ()
+        if steps.size and steps.min() < 0:
+            raise ValueError(f"this state counts {steps.min()} steps: it is damaged")
+        lr = number(rate.item(), "lr", 0)
+        kept = [
+            tuple(np.array(arrays[f"{name}.{i}"], _at_least_float32(p)) for name in self.kept) if n else ()
             for i, (p, n) in enumerate(zip(self.params, steps))
         ]
+        self.lr, self._steps, self._kept = lr, steps.tolist(), kept
+
+
+def _leaves(params: Any) -> list[Tensor]:
+    """The tensors that training may change. TypeError for what can only be a mistake."""
+    if hasattr(params, "parameters") or callable(params):
+        raise TypeError(f"{told(params)} in place of parameters: pass module.parameters()")
+    if isinstance(params, Tensor) or not isinstance(params, Iterable):
+        raise TypeError(f"{told(params)} in place of parameters: pass a list of tensors, [tensor] for one")
+    leaves = list(params)
+    for i, p in enumerate(leaves):
+        if not isinstance(p, Tensor) or p._node is not None or p.dtype.kind != "f":
+            raise TypeError(f"parameter {i} is {told(p)}: an optimiser changes floating-point leaf tensors")
+    return leaves
+
+
+def _at_least_float32(p: Tensor) -> Any:
+    return np.result_type(p.dtype, np.float32)
 
 
 class SGD(Optimizer):
@@ -90,7 +112,8 @@ class SGD(Optimizer):
 
     def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
         super().__init__(params, lr)
-        self.momentum, self.weight_decay = momentum, weight_decay
+        self.momentum = number(momentum, "momentum", 0)
+        self.weight_decay = number(weight_decay, "weight_decay", 0)
         self.kept = ("momentum",) if momentum else ()
 
     def update(self, x: Array, g: Array, t: int, *kept: Array) -> Array:
@@ -117,9 +140,10 @@ class Adam(Optimizer):
         self, params: Iterable[Tensor], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
     ) -> None:
         super().__init__(params, lr)
-        if not all(0 <= b < 1 for b in betas):
-            raise ValueError(f"betas = {betas}: each is a running mean's memory, 0 or more and below 1")
-        self.betas, self.eps = betas, eps
+        if np.shape(betas) != (2,):
+            raise TypeError(f"betas = {told(betas)}: two numbers are needed, the memories of the two running means")
+        b1, b2 = (number(b, f"betas[{i}]", 0, 1, below=True) for i, b in enumerate(betas))
+        self.betas, self.eps = (b1, b2), number(eps, "eps", 0)
 
     def update(self, x: Array, g: Array, t: int, *kept: Array) -> Array:
         (m, v), (b1, b2) = kept, self.betas
@@ -150,22 +174,42 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
     ) -> None:
         super().__init__(params, lr, betas, eps)
-        self.weight_decay = weight_decay
+        self.weight_decay = number(weight_decay, "weight_decay", 0)
 
 
-def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> float:
+def clip_grad_norm(params: Iterable[Tensor] | Tensor, max_norm: float) -> float:
     """Shrink all gradients together so that their norm, √Σ g², is at most max_norm. Returns the norm before.
 
-    (Pascanu et al. 2013.) Raises ValueError where the norm is not finite: such a step would destroy the model.
+    (Pascanu et al. 2013.) params: a list, or one tensor; what is frozen does not count, what is listed twice counts
+    once. max_norm may be inf: then the norm is only measured.
+    Raises ValueError where the norm is not finite: such a step would destroy the model.
     """
-    given = [(p, p._grad._data) for p in params if p._grad is not None]
-    norm = math.sqrt(sum(float(np.vdot(g, g)) for _, g in given))
+    max_norm = math.inf if max_norm == math.inf else number(max_norm, "max_norm", 0)
+    leaves = _leaves([params] if isinstance(params, Tensor) else params)
+    given = [(p, p._grad._data) for p in dict.fromkeys(leaves) if p._grad is not None and p.requires_grad]
+    norm = _norm([g for _, g in given])
     if not math.isfinite(norm):
         raise ValueError(f"the gradients' norm is {norm}: skip this step, and look for an overflow or a log of 0")
     if norm > max_norm:
-        for p, g in given:
-            p.grad = g * (max_norm / norm)
+        share = max_norm / norm
+        for p, g in given:  # in a dtype that holds the share
+            p.grad = (g * np.float32(share) if share > 1e-30 and g.itemsize >= 4 else g * np.float64(share)).astype(
+                g.dtype
+            )
     return norm
+
+
+def _norm(arrays: list[Array]) -> float:
+    """√Σ g², also where the squares alone would be out of range."""
+    if all(g.itemsize >= 4 for g in arrays):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            total = sum(float(np.vdot(g, g)) for g in arrays)
+        if 1e-20 < total < 1e30:
+            return math.sqrt(total)
+    largest = max((float(np.abs(g).max(initial=0)) for g in arrays), default=0.0)
+    if largest == 0 or not math.isfinite(largest):
+        return largest
+    return largest * math.sqrt(sum(float(np.square(g / np.float64(largest)).sum()) for g in arrays))
 
 
 def warmup_cosine(step: int, total: int, *, warmup: int = 0, final: float = 0.0) -> float:
@@ -173,6 +217,8 @@ def warmup_cosine(step: int, total: int, *, warmup: int = 0, final: float = 0.0)
 
     (Loshchilov & Hutter 2017.) Use as optimizer.lr = lr · warmup_cosine(step, total, warmup=100).
     """
+    step, total, warmup = whole(step, "step", 0), whole(total, "total"), whole(warmup, "warmup", 0)
+    final = number(final, "final", 0)
     if step < warmup:
         return (step + 1) / (warmup + 1)
     done = min(1.0, (step - warmup) / max(1, total - 1 - warmup))
