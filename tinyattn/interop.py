@@ -144,7 +144,7 @@ def mask_from_huggingface(attention_mask: TensorLike) -> Array:
             f"attention_mask {mask.shape} {mask.dtype} holds other numbers than 1 for tokens and 0 for padding. One "
             "to be added to the scores has four axes, (B, 1, n, m)"
         )
-    mask = mask.astype(bool)
+    mask = mask.astype(bool, copy=False)
     return mask if mask.ndim == 4 else mask[:, None, None, :] if mask.ndim == 2 else mask[:, None]
 
 

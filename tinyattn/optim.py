@@ -193,9 +193,7 @@ def clip_grad_norm(params: Iterable[Tensor] | Tensor, max_norm: float) -> float:
     if norm > max_norm:
         share = max_norm / norm
         for p, g in given:  # in a dtype that holds the share
-            p.grad = (g * np.float32(share) if share > 1e-30 and g.itemsize >= 4 else g * np.float64(share)).astype(
-                g.dtype
-            )
+            p.grad = (g * (np.float32 if share > 1e-30 else np.float64)(share)).astype(g.dtype)
     return norm
 
 
