@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn.draw import draw_graph, graph, heatmap
+from tinyattn.draw import draw_graph, graph, heatmap, render
 from tinyattn.graph import region
 from tinyattn.text import VIRIDIS
 
@@ -28,7 +28,8 @@ class Drawing:
             rows = label.split("<BR/>")
             self.nodes[name] = ["".join(ET.fromstring(f"<a>{row}</a>").itertext()).strip() for row in rows]
             self.style[name] = rest
-        self.edges = re.findall(r"^\t(\w+) -> (\w+)(?: \[headlabel=(\d+)\])?", source, re.M)
+        self.edges = re.findall(r"^\t(\w+) -> (\w+)(?: \[headlabel=(\d+).*\])?", source, re.M)
+        self.labels = dict(re.findall(r"^\t(\w+ -> \w+) \[.*?label=\" (.*?) \".*\]$", source, re.M))
 
     def named(self, heading):
         return [name for name, rows in self.nodes.items() if rows[0] == heading]
@@ -91,7 +92,7 @@ def test_names_are_shown_as_they_are(name):
 
 def test_names_survive_rendering(tmp_path):
     """VZ01, VZ02"""
-    if not graph._find_program():
+    if not render.find_program():
         pytest.skip("neither dot nor graphviz-pure is installed")
     leaves = [leaf(name=name) for name in [*NAMES, "", " ", "n" * 20_000, "a\nb\x00", "日本"]]
     total = leaves[0]
@@ -116,19 +117,42 @@ def test_names_do_not_identify():
 
 
 @pytest.mark.parametrize(("length", "show"), [(3_000, "gradients"), (100_000, "shapes")])
-def test_of_a_long_graph_the_middle_is_left_out_and_counted(length, show):
+def test_a_long_loop_is_drawn_once_and_counted(length, show):
     """VZ04"""
     t = leaf(name="x")
     for _ in range(length):
         t = ta.sin(t)
-    d = drawing(t, show=show, max_nodes=50)
-    assert d.nodes["gap"] == [f"{length + 1 - 50:,} nodes in between are not drawn", "(max_nodes=50)"]
-    assert len(d.nodes) == 51
-    assert len(d.edges) == 48 + 2
-    assert d.nodes["n0"][0] == "x"
-    assert [b for a, b, _ in d.edges if a == "gap"] == [f"n{length + 1 - 25}"]
-    assert [a for a, b, _ in d.edges if b == "gap"] == ["n24"]
-    assert "peripheries=2" in d.style[f"n{length}"]
+    d = drawing(t, show=show)
+    assert [rows[0] for rows in d.nodes.values()] == ["x", f"sin × {length:,}"]
+    assert [(a, b) for a, b, _ in d.edges] == [("n0", "n1")]
+    assert "peripheries=2" in d.style["n1"]
+
+
+def test_rounds_of_several_steps_are_found_and_what_is_not_alike_stays():
+    W, b, h = leaf(4, 4, name="W"), leaf(4, name="b"), ta.Tensor(np.ones((3, 4)))
+    for _ in range(50):
+        h = ta.tanh(h @ W + b)
+    d = drawing(ta.sum(h))
+    assert {rows[0] for rows in d.nodes.values()} == {"constant", "W", "b", "@ × 50", "+ × 50", "tanh × 50", "sum"}
+    assert len(d.named("W")) == len(d.named("b")) == 1
+    ends = [(d.nodes[a][0], d.nodes[b][0]) for a, b, _ in d.edges]
+    assert ends.count(("W", "@ × 50")) == 1
+    assert len(drawing(ta.sum(h), fold=False).nodes) == 3 + 150 + 1
+    x = leaf(2, 3, name="x")  # each reads x alone, as three projections do: this is no loop
+    assert len(drawing(ta.sum(ta.stack([ta.sin(x) for _ in range(100)]))).nodes) == 203
+
+
+def test_a_graph_without_repetitions_is_not_drawn_beyond_a_limit(tmp_path, capsys):
+    """VZ04"""
+    rng = np.random.default_rng(0)
+    t = leaf(name="x")
+    for kind in rng.integers(0, 4, 3_000):
+        t = (ta.sin, ta.cos, ta.tanh, ta.sigmoid)[kind](t)
+    digraph = draw_graph(t, path=tmp_path / "g.svg")
+    assert [path.name for path in tmp_path.iterdir()] == ["g.dot"]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"2,\d\d\d boxes are too many for a picture.*depth= or fold=.*g\.dot", line)
+    assert "too many" in digraph._repr_mimebundle_()["text/plain"]
 
 
 def test_sixty_doublings():
@@ -204,7 +228,7 @@ def test_gradients_are_those_of_backward_and_touch_nothing():
     d = drawing(z, show="gradients")
     assert x.grad is None
     assert d.rows("x") == ["3", "grad -12"]
-    assert d.rows("y") == ["-2", f"grad {9 + np.exp(-2):.4g}"]
+    assert d.rows("y") == ["-2", f"grad 9 + {np.exp(-2):.4g} = {9 + np.exp(-2):.4g}"]  # branches meet here
     assert d.rows("exp") == ["0.1353", "grad 1"]
     z.backward()  # the graph is still there
     assert x.grad.item() == -12
@@ -259,7 +283,7 @@ def test_where_the_gradient_dies_without_scaling():
     fills = {}
     for scale in (None, 1.0):
         d = drawing(ta.sum(ta.scaled_dot_product_attention(Q, K, V, scale=scale) * R), show="gradients")
-        fills[scale] = VIRIDIS.index(d.fill("Q")), VIRIDIS.index(d.fill("softmax"))
+        fills[scale] = VIRIDIS.index(d.fill("Q")), VIRIDIS.index(d.fill("weights = softmax"))
     assert fills[None][0] >= 6  # softmax is alive in both,
     assert fills[1.0][0] <= 4  # the queries before it are not
     assert fills[None][1] == fills[1.0][1] == 8
@@ -368,7 +392,7 @@ def test_the_systems_dot_comes_first(no_program, monkeypatch):
     for name in ("dot", "graphviz-pure"):
         (no_program / "scripts" / name).write_text("#!/bin/sh\n")
         (no_program / "scripts" / name).chmod(0o755)
-    assert graph._find_program()
+    assert render.find_program()
     assert dot_command.DOT_BINARY == "dot"
 
 

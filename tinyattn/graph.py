@@ -237,11 +237,13 @@ def walk(
         g = total.pop(t)  # complete: all that t went into is younger, and has passed its share on
         if not create_graph and 0 in g.strides:
             g = g.copy()  # a broadcast view would push matmul off BLAS
+        if create_graph and t.name and g is not gradient:
+            g.name = g.name or f"d{t.name}"  # for drawings
         yield t, g
         node = t._node
         if node is None or node.inputs is None:
             continue
-        pairs = shares(t, node, g, wanted, create_graph)
+        pairs = (backward if create_graph else shares)(t, node, g, wanted, create_graph)
         for x, dx in pairs:
             if dx.shape != x._data.shape or dx.dtype != x._data.dtype:
                 dx = unbroadcast(dx, x, node.op)
@@ -268,6 +270,9 @@ def shares(t: Tensor, node: Node, g: Any, wanted: set[Tensor], create_graph: boo
         return list(zip(itertools.compress(inputs, needs), twins))
     pulled = op.pull(g, *arguments, extra=node.extra, needs=needs, **params)
     return [(x, dx) for x, dx, need in zip(inputs, pulled, needs) if need]
+
+
+backward = region(shares, "backward")  # what rules record is drawn as one box
 
 
 def unbroadcast(g: Any, x: Tensor, op: Op) -> Any:

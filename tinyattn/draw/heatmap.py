@@ -15,10 +15,10 @@ import numpy as np
 from ..graph import Tensor
 from ..text import Line, Shown, color, cut, fit, printable, width
 from ..values import Array
-from .graph import PICTURES
 
 __all__ = ["heatmap"]
 
+PICTURES = (".svg", ".png")
 SHADES = " ·░▒▓█"  # exactly 0 is blank, then a fifth of the scale each
 NAN = "×"
 

@@ -40,7 +40,7 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """forward(*args, **kwargs), drawn as one box. A cache among the arguments is kept if the call ends well."""
-        token = current_region.set((type(self).__name__, weakref.ref(self), current_region.get()))
+        token = current_region.set((type(self).__name__, self, current_region.get()))
         try:
             for x in (*args, *kwargs.values()) if kwargs else args:
                 if isinstance(x, KVCache):

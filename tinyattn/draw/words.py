@@ -1,0 +1,141 @@
+"""What the boxes of a drawing say: headings, shapes, values and tooltips, escaped for DOT."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph import Tensor
+from ..text import cut, printable
+from ..values import Array
+from .folding import Box
+from .steps import Frame, Step, formula, rules
+
+SYMBOLS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**", "matmul": "@", "negative": "-"}
+SYMBOLS |= {"gelu_tanh": "gelu", "mT": "transpose"}
+LETTERS = {"dscores": "dS (scores)", "dweights": "dP (weights)", "doutput": "dO (output)"}  # as papers write them
+ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": r"\\"})
+
+
+def gradients_of(box: Box) -> list[Array]:
+    """The gradients that a box stands for: those of its parameters, if it has some."""
+    found = [step for step in box.steps if step.slope is not None and step.slope.size and not step.rounding]
+    found = found or [step for step in box.steps if step.slope is not None and step.slope.size]
+    return [step.slope for step in [s for s in found if s.path] or found if step.slope is not None]
+
+
+def title(frame: Frame, count: int) -> str:
+    path = frame.path
+    if frame.outer and frame.outer.path:
+        path = path.removeprefix(frame.outer.path + ".")
+    if count > 1:
+        path = path.rstrip("0123456789.")
+    name = f"{path}: {frame.name}" if path else frame.name
+    return name + f" × {count:,}" * (count > 1)
+
+
+def heading(box: Box) -> str:
+    step = box.step
+    name = step.name
+    if step.node is None:
+        if not isinstance(step.value, Tensor):
+            return f"{step.value:.4g}" if np.ndim(step.value) == 0 else "array"
+        own = step.path and step.path.rpartition(".")[2] == name  # a layer's, called weight or bias
+        told = step.path if own else name or ("parameter" if step.needs else "constant")
+    elif step.transposes and step.inputs[0].name and not name:
+        told = f"{step.inputs[0].name}ᵀ"
+    else:
+        name = LETTERS.get(name, name)
+        told = f"{name} = " * bool(name) + SYMBOLS.get(step.op, step.op.replace("_", " "))
+    return f"<B>{escaped(told)}{f' × {box.count:,}' * (box.count > 1)}</B>"
+
+
+def closed(box: Box, show: str) -> list[str]:
+    """Name, parameters and the shape of what comes out."""
+    frame, data = box.frame, box.step.data
+    assert frame is not None
+    rows = []
+    size = sum(step.data.size for step in box.steps if step.needs and step.node is None and step.path)
+    if size:
+        rows.append(f"{size // box.count:,} parameters" + " each" * (box.count > 1))
+    rows.append(f"→ {data.shape}")
+    values = numbers(data) if show == "values" else []
+    return [f"<B>{escaped(title(frame, box.count))}</B>", *map(small, [*map(escaped, rows), *values])]
+
+
+def details(box: Box, show: str) -> list[str]:
+    step = box.step
+    if np.ndim(step.value) == 0 and not isinstance(step.value, Tensor):
+        return []  # a plain number is its own heading
+    data, params = step.data, step.node.params if step.node else {}
+    told = [f"{k}={v}" for k, v in params.items() if (k[:2] == "ax" and v is not None) or isinstance(v, str)]
+    rows = [escaped(", ".join(told))] if told and step.op not in ("swapaxes", "transpose", "mT") else []
+    if step.path and step.name and step.path.rpartition(".")[2] != step.name:
+        rows.append(escaped(step.path))
+    if data.ndim:
+        rows.append(f"{data.shape}" if data.dtype.kind == "f" else f"{data.shape} {data.dtype}")
+    if show == "values" or data.size == 1:
+        rows += numbers(data)
+    return list(map(small, rows))
+
+
+def _short(step: Step) -> str:
+    number = step.node is None and np.ndim(step.value) == 0 and not isinstance(step.value, Tensor)
+    return f"{step.value:.4g}" if number else step.name or step.op or "array"
+
+
+def small(row: str) -> str:
+    return f'<FONT POINT-SIZE="10">{row}</FONT>'
+
+
+def numbers(data: Array) -> list[str]:
+    """A few values as they are, of many the range."""
+    if data.size == 1:
+        return [f"{data.item():.4g}"]
+    if data.size <= 16 and data.ndim <= 2:
+        rows = np.array2string(data, precision=3, suppress_small=True).splitlines()
+        width = max(map(len, rows))
+        return [f'<FONT FACE="Courier">{row.ljust(width)}</FONT>' for row in rows]
+    finite = data[np.isfinite(data)]
+    spread = [f"{float(finite.min()):.3g} to {float(finite.max()):.3g}"] if finite.size else []
+    strange = [f"{data.size - finite.size} not finite"] if finite.size < data.size else []
+    return [", ".join(spread + strange)]
+
+
+def tooltip(box: Box) -> str:
+    """Formula, derivative, and range and norm of values and gradient."""
+    step = box.step
+    lines = [box.frame.path or box.frame.name] if box.frame else [step.path or step.name or step.op or "constant"]
+    if step.node and not box.frame:
+        told = ", ".join(
+            x.name or x.op or (f"{x.value:.4g}" if np.ndim(x.value) == 0 else "array") for x in step.inputs
+        )
+        lines = [f"{step.name or step.op} = {step.op}({told})", formula(step.node.op)]
+        lines += [f"{name} = {rule}" if name else rule for name, rule in rules(step.node.op)]
+    lines.append(f"{step.data.shape} {step.data.dtype}: {spread(step.data)}")
+    if step.slope is not None:
+        lines.append(f"gradient: {spread(step.slope)}" + ", rounding around 0" * step.rounding)
+    return "\n".join(filter(None, lines))
+
+
+def spread(data: Array) -> str:
+    finite = data[np.isfinite(data)].astype(float)
+    if not finite.size:
+        return "no finite values" if data.size else "empty"
+    return f"{finite.min():.3g} to {finite.max():.3g}, norm {np.linalg.norm(finite):.3g}"
+
+
+def escaped(text: object) -> str:
+    r"""For the HTML-like labels of DOT, in which < and & and \N have a meaning. A very long text is cut."""
+    return cut(printable(text), 60).translate(ESCAPES)
+
+
+def quoted(text: str) -> str:
+    """For an attribute of DOT; line breaks stay."""
+    lines = [printable(line).translate(ESCAPES).replace('"', "&quot;") for line in text.splitlines()]
+    return '"' + "\\n".join(lines) + '"'
+
+
+def padded(text: str) -> str:
+    """With room on both sides: the viewer's font may be wider than the one that the layout was computed for."""
+    space = " " * (1 + len(text) // 5)
+    return space + escaped(text) + space
