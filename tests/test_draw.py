@@ -568,7 +568,7 @@ def test_a_terminal_gets_colours_and_a_pipe_does_not(monkeypatch, capsys):
     colored = terminal.getvalue()
     assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain + "\n"
     assert len(set(re.findall(r"\x1b\[38[\d;]*m", colored))) == 3  # the colours of 0, .5 and 1
-    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
     monkeypatch.setattr(sys, "stdout", terminal := Terminal())
     heatmap(weights, tokens, tokens)
     assert terminal.getvalue() == plain + "\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import reprlib
-import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -54,7 +53,7 @@ class Module:
         super().__setattr__(name, value)
         if isinstance(value, (Tensor, *CONTAINERS)):
             call = current_region.get()
-            while call and call[1] is not weakref.ref(self):
+            while call and call[1] is not self:
                 call = call[2]
             vars(self)["_set_by_calls"] = self._set_by_calls | {name} if call else self._set_by_calls - {name}
 
