@@ -13,7 +13,7 @@ import _demo
 import numpy as np
 
 import tinyattn as ta
-from tinyattn.graph import op
+from tinyattn.calling import op
 
 # --- the V --------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn.graph import op
+from tinyattn.calling import op
 
 NAN, INF = np.nan, np.inf
 

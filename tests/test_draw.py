@@ -11,7 +11,7 @@ import pytest
 
 import tinyattn as ta
 from tinyattn.draw import draw_graph, graph, heatmap, render
-from tinyattn.graph import region
+from tinyattn.modes import region
 from tinyattn.text import VIRIDIS
 
 graphviz = pytest.importorskip("graphviz")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn.graph import op
+from tinyattn.calling import op
 
 RNG = np.random.default_rng(0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
-from tinyattn.graph import op
+from tinyattn.calling import op
 
 
 def leaf(*shape, seed=0, **kwargs):

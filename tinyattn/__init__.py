@@ -17,6 +17,7 @@ from .functional import *
 from .gradcheck import *
 from .graph import *
 from .masks import *
+from .modes import *
 from .ops import *
 
 __version__ = "0.2.0"

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .calling import op
 from .functional import dropout as _dropout
-from .graph import Tensor, as_tensor, op, region, wrap
+from .graph import Tensor, as_tensor, wrap
 from .masks import split_mask
+from .modes import region
 from .ops import masked_fill, softmax
 from .values import Array
 

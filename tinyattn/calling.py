@@ -1,82 +1,105 @@
-"""How an op is called: its arguments, sorted; and what holds for all calls inside a block: no_grad and region."""
+"""How an op is made of a formula, and how it is called.
+
+    @op(lambda g, out, x: g * out)
+    def exp(x: Array) -> Array:
+        return np.exp(x)
+
+makes exp a function of a TensorLike that returns a Tensor: the formula computes it, the rule is its derivative.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import ContextDecorator
-from contextvars import ContextVar
-from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, overload
+
+from .graph import Op, Tensor, apply, grad
+from .values import Rule, TensorLike
 
 P = ParamSpec("P")
-R = TypeVar("R")
-T = TypeVar("T")
-Region = tuple[str, object, Any]  # (name, one object per call, the region around it)
-
-recording: ContextVar[bool] = ContextVar("recording", default=True)  # off inside no_grad
-current_region: ContextVar[Region | None] = ContextVar("current_region", default=None)
 
 
-class no_grad(ContextDecorator):
-    """Inside `with no_grad():`, or in a function it decorates, nothing is recorded: faster, and no memory kept."""
+Rule0 = Rule | None  # None: an input without derivative
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        self = super().__new__(cls)
-        self._tokens = []
-        return self if function is None else self(function)  # @no_grad is @no_grad()
-
-    _tokens: list[Any]
-
-    def __enter__(self) -> None:
-        self._tokens.append(recording.set(False))
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        recording.reset(self._tokens.pop())
-
-    def _recreate_cm(self) -> Any:  # a decorated function may run in several threads: tokens of their own
-        return no_grad()
+# What type checkers know of an op: as many tensors as it has rules, then the params of its formula.
 
 
-def region(function: Callable[P, R], label: str | None = None) -> Callable[P, R]:
-    """Decorate a composed function: what it records is drawn as one box (draw). Calls may nest."""
-    name = label or function.__name__
+@overload
+def op(x: Rule, /) -> Callable[[Callable[Concatenate[Any, P], Any]], Callable[Concatenate[TensorLike, P], Tensor]]: ...
+@overload
+def op(
+    x: Rule0, y: Rule0, /
+) -> Callable[[Callable[Concatenate[Any, Any, P], Any]], Callable[Concatenate[TensorLike, TensorLike, P], Tensor]]: ...
+@overload
+def op(
+    x: Rule0, y: Rule0, z: Rule0, /
+) -> Callable[
+    [Callable[Concatenate[Any, Any, Any, P], Any]], Callable[Concatenate[TensorLike, TensorLike, TensorLike, P], Tensor]
+]: ...
+@overload
+def op(
+    *, pull: Rule, twin: Callable[..., Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]: ...
 
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        token = current_region.set((name, object(), current_region.get()))
-        try:
-            return function(*args, **kwargs)
-        finally:
-            current_region.reset(token)
 
-    return call
+def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None) -> Any:
+    """Make an op of a formula: @op(rule, rule, …) with a rule per input, or @op(pull=…) with one for all of them.
 
-
-def caller(
-    forward: Callable[..., Any], count: int, run: Callable[[T, tuple[Any, ...], dict[str, Any]], R], op: T
-) -> Any:
-    """A function with forward's arguments that calls run(op, inputs, params).
-
-    The first `count` arguments are inputs, the others params, which get their defaults and travel by name. With a
-    count of 0 all positional arguments are inputs.
+    A rule gets (g, out, *inputs, **params), where g = dL/d(out), and returns dL/d(input); it may have out's shape, as
+        the engine sums over broadcast axes. None: this input has no derivative (a condition, a mask).
+        The formula's arguments after the inputs are its params.
+    pull: gets extra= and needs= besides, and returns one gradient or None per input; `needs` says which are wanted.
+        The formula then returns (out, extra), and takes its params by name.
+    twin: the same function in tinyattn's ops, if pull works on arrays alone: create_graph differentiates the twin.
     """
-    signature = inspect.signature(forward)
-    names = tuple(signature.parameters) if count else ()
-    defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
 
-    @functools.wraps(forward)
-    def call(*args: Any, **params: Any) -> R:
-        if len(args) < count and params:  # an input was given by name
-            args, params = signature.bind(*args, **params).args, {}
-        if len(names) > count:
-            if len(args) > count:
-                given = dict(zip(names[count:], args[count:]))
-                if len(args) > len(names) or given.keys() & params.keys():
-                    signature.bind(*args, **params)  # raises what Python would
-                args, params = args[:count], params | given
-            params = defaults | params
-        return run(op, args, params)
+    way_back = pull if pull is None or twin is None else either(pull, twin)
 
-    return call
+    def define(forward: Callable[..., Any]) -> Callable[..., Tensor]:
+        record = Op(forward.__name__.strip("_"), forward, rules, way_back, twin)
+        signature, count = inspect.signature(forward), len(rules)
+        names = tuple(signature.parameters) if rules else ()
+        defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
+
+        def call(*args: Any, **params: Any) -> Tensor:
+            if len(args) < count and params:  # an input was given by name
+                args, params = signature.bind(*args, **params).args, {}
+            if len(names) > count:
+                if len(args) > count:
+                    given = dict(zip(names[count:], args[count:]))
+                    if len(args) > len(names) or given.keys() & params.keys():
+                        signature.bind(*args, **params)  # raises what Python would
+                    args, params = args[:count], params | given
+                params = defaults | params
+            return apply(record, args, params)
+
+        functools.update_wrapper(call, forward)
+        told = [
+            p.replace(annotation="TensorLike") if p.name in names[:count] else p for p in signature.parameters.values()
+        ]
+        vars(call).update(op=record, forward=forward)
+        vars(call)["__signature__"] = signature.replace(parameters=told, return_annotation="Tensor")
+        return call
+
+    return define
+
+
+def either(pull: Rule, twin: Callable[..., Any]) -> Rule:
+    """The way back of a fused op: its pull on arrays; on Tensors the gradient of its twin, which is a graph."""
+
+    @functools.wraps(pull)
+    def pull_either(g: Any, out: Any, *inputs: Any, extra: Any, needs: list[bool], **params: Any) -> Any:
+        if not isinstance(g, Tensor):
+            return pull(g, out, *inputs, extra=extra, needs=needs, **params)
+        ends = [+x if need else x for x, need in zip(inputs, needs)]  # so that in f(x, x) each x gets its own share
+        wanted = [x for x, need in zip(ends, needs) if need]
+        shares = iter(grad(twin(*ends, **params), wanted, g, create_graph=True, materialize_grads=True))
+        return [next(shares) if need else None for need in needs]
+
+    return pull_either
+
+
+def on(x: Any, function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """An op as a rule calls it: on Tensors itself, on arrays its formula."""
+    return function if isinstance(x, Tensor) else function.forward  # type: ignore[attr-defined]

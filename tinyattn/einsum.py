@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from .calling import op
 from .face import NUMPY
-from .graph import Tensor, op
-from .values import Array
+from .graph import Tensor
+from .values import Array, TensorLike
 
 __all__ = ["einsum"]
 
 LETTERS = string.ascii_letters
 
 
-def _shares(g: Any, out: Any, *xs: Any, needs: Sequence[bool], subscripts: str, **_: Any) -> list[Any]:
+def _shares(g: Any, out: Any, *xs: Any, extra: None, needs: list[bool], subscripts: str) -> list[Any]:
     return [_share(i, g, xs, subscripts) if need else None for i, need in enumerate(needs)]
 
 
@@ -49,7 +50,7 @@ def _einsum(*xs: Array, subscripts: str) -> tuple[Any, None]:
     return np.einsum(subscripts, *xs, optimize=len(xs) > 1), None
 
 
-def einsum(subscripts: str, *operands: Any) -> Tensor:
+def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     """Einstein's sum, e.g. einsum('...nd,...md->...nm', Q, K) = Q Kᵀ.
 
     Letters missing after -> are summed over; '...' stands for leading axes; without -> the result has the letters
@@ -59,11 +60,17 @@ def einsum(subscripts: str, *operands: Any) -> Tensor:
     terms = ins.split(",")
     if len(terms) != len(operands):
         raise ValueError(f"einsum '{subscripts}' names {len(terms)} operands, got {len(operands)}")
+    for term in (*terms, result):
+        if "." in term.replace("...", "", 1):
+            raise ValueError(
+                f"einsum '{subscripts}': '{term}' has more dots than one '...', which stands for all others"
+            )
+    ranks = [x.ndim if isinstance(x, Tensor) else np.ndim(x) for x in operands]  # type: ignore[arg-type]
     if not arrow:
         once = sorted(c for c in set(ins) - set(".,") if ins.count(c) == 1)
         result = ("..." if "..." in ins else "") + "".join(once)
     free = [c for c in LETTERS if c not in ins]  # letters for the axes under '...'
-    widths = [np.ndim(x) - len(t.replace("...", "")) if "..." in t else 0 for t, x in zip(terms, operands)]
+    widths = [n - len(t) + 3 if "..." in t else 0 for t, n in zip(terms, ranks)]
     rank = max(widths)
     dots = "".join(free[:rank])
     terms = [t.replace("...", dots[rank - w :]) for t, w in zip(terms, widths)]

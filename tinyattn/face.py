@@ -12,17 +12,39 @@ import numpy as np
 from . import refusals
 from .methods import Methods
 from .text import printed
-from .values import Array, TensorLike, numeric
+from .values import Array, Shape, TensorLike, numeric
 
 NUMPY: dict[str, Callable[..., Any]] = {}  # what np.f(tensor) runs, by the name of f: ops.py and einsum.py fill it
 
 
+def of_array(name: str) -> Any:
+    return property(operator.attrgetter(f"_data.{name}"))
+
+
 class Face(Methods):
+    """A tensor without its way back: values, a gradient, a name; printing, conversions and NumPy's protocols."""
+
     __slots__ = ("__weakref__", "_grad", "_needs", "_node", "name")
     _node: Any
     _grad: Self | None
     _needs: bool
     name: str | None
+
+    def __init__(self, data: TensorLike, requires_grad: bool = False, *, name: str | None = None) -> None:
+        self._data, self._lent = numeric(data), False
+        self._node, self._grad, self._needs, self.name = None, None, False, name
+        self.requires_grad = requires_grad
+
+    @classmethod
+    def _wrap(cls, array: Array, name: str | None = None) -> Self:
+        """A constant around an array that is ours: no copy, no checks."""
+        t = cls.__new__(cls)
+        t._data, t._lent, t._node, t._grad, t._needs, t.name = array, False, None, None, False, name
+        return t
+
+    @classmethod
+    def _from(cls, x: TensorLike) -> Self:
+        return x if isinstance(x, cls) else cls(x)
 
     @property
     def requires_grad(self) -> bool:
@@ -42,10 +64,21 @@ class Face(Methods):
         g: Any = value if value is None or isinstance(value, type(self)) else type(self)(value)
         self._grad = None if g is None else refusals.unfit_gradient(self, g)
 
-    shape = property(operator.attrgetter("_data.shape"))
-    ndim = property(operator.attrgetter("_data.ndim"))
-    size = property(operator.attrgetter("_data.size"))
-    dtype = property(operator.attrgetter("_data.dtype"))
+    shape: Shape = of_array("shape")
+    ndim: int = of_array("ndim")
+    size: int = of_array("size")
+    dtype: np.dtype[Any] = of_array("dtype")
+
+    def retain_grad(self) -> None:
+        """Ask `backward()` to fill `.grad` of this computed tensor too (leaves always get theirs)."""
+        if not self._needs:
+            raise RuntimeError("retain_grad() on a tensor that needs no gradient: nothing would be written")
+        if self._node is not None:
+            self._node.retains_grad = True
+
+    def detach(self) -> Self:
+        """The same values as a tensor that needs no gradient: a constant from here on."""
+        return self._wrap(self._locked(), self.name)
 
     def item(self) -> float:
         """The value of a one-element tensor as a Python number."""
@@ -113,11 +146,6 @@ class Face(Methods):
 
     def __format__(self, spec: str) -> str:
         return format(self._data.item(), spec) if spec and self.size == 1 else format(str(self), spec)
-
-    def __init__(self, data: TensorLike, requires_grad: bool = False, *, name: str | None = None) -> None:
-        self._data, self._lent = numeric(data), False
-        self._node, self._grad, self._needs, self.name = None, None, False, name
-        self.requires_grad = requires_grad
 
     def __reduce__(self) -> tuple[Any, ...]:  # pickle, copy and deepcopy: a leaf; the history stays behind
         return functools.partial(type(self), name=self.name), (self.numpy(), self._needs)

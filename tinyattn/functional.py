@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Tensor, as_tensor, on, op, region
+from .calling import on, op
+from .graph import Tensor, as_tensor
+from .modes import region
 from .ops import _flat, log_softmax, mean, sqrt, tanh, var
 from .settings import LARGEST, generator, integers, number, told, whole
 from .values import Array, Rng, TensorLike
@@ -55,7 +57,8 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
             f"x of shape {x.shape} for weights {weight.shape}: each row of the weights meets the last "
             f"axis of x, so that must be {weight.shape[1]} long"
         )
-    return _linear(x, weight) if bias is None else _linear(x, weight, bias)
+    inputs = [x, weight] if bias is None else [x, weight, bias]
+    return _linear(*inputs)
 
 
 def embedding(ids: TensorLike, weight: TensorLike) -> Tensor:
@@ -76,7 +79,11 @@ def embedding(ids: TensorLike, weight: TensorLike) -> Tensor:
     return _embedding(weight, ids=ids.astype(int))
 
 
-@op(lambda g, out, weight, ids: on(g, _add_rows)(g, ids=ids, vocab=weight.shape[0]))
+def _put_back(g: Any, ids: Array, vocab: int) -> Any:
+    return on(g, _add_rows)(g, ids=ids, vocab=vocab)
+
+
+@op(lambda g, out, weight, ids: _put_back(g, ids, weight.shape[0]))
 def _embedding(weight: Array, ids: Array) -> Any:
     """Row ids[...] of the table.   dW: g added up at each id"""
     return np.asarray(weight)[ids]
@@ -300,7 +307,11 @@ def _rotations(start: int, n: int, d: int, base: float, dtype: Any) -> tuple[Arr
     return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
 
 
-@op(lambda g, out, x, cos, sin: on(g, _rotate)(g, cos=cos, sin=-sin))
+def _turn(x: Any, cos: Array, sin: Array) -> Any:
+    return on(x, _rotate)(x, cos=cos, sin=sin)
+
+
+@op(lambda g, out, x, cos, sin: _turn(g, cos, -sin))
 def _rotate(x: Array, cos: Array, sin: Array) -> Any:
     """(a, b) -> (a cos - b sin, a sin + b cos) for the halves a, b of x.   dx = g, turned back"""
     half = x.shape[-1] // 2

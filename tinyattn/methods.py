@@ -23,7 +23,7 @@ class Reduction(Protocol[T]):
 
 
 class AlongAxis(Protocol[T]):
-    def __call__(self, axis: int = -1) -> T: ...
+    def __call__(self, axis: Axis = -1) -> T: ...
 
 
 class Index(Protocol[T]):

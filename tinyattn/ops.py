@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from .calling import on, op
 from .face import NUMPY
-from .graph import Tensor, as_tensor, on, op
+from .graph import Tensor, as_tensor
 from .methods import Methods
-from .values import Array, Axis
+from .values import Array, Axis, Shape, TensorLike
 
 Value = Any  # what a formula returns: an array or a NumPy scalar
 
@@ -91,7 +92,7 @@ def _flat(x: Any) -> Any:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-def matmul(x: Any, y: Any) -> Tensor:
+def matmul(x: TensorLike, y: TensorLike) -> Tensor:
     """x @ y as in NumPy: matrices with broadcast leading axes; a vector on the left is a row, on the right a column."""
     row, column = _rank(x) == 1, _rank(y) == 1
     if row or column:
@@ -248,7 +249,7 @@ def min(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     return np.min(x, axis, keepdims=keepdims)
 
 
-def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def prod(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Π x over axis, by multiplying halves: no division, so its derivatives hold where factors are 0."""
     x = as_tensor(x)
     axes = _axes(x, axis if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, builtins.max(x.ndim, 1)))
@@ -268,7 +269,7 @@ def _axes(x: Any, axis: Axis) -> tuple[int, ...]:
     return tuple([a % _rank(x) for a in (axis if isinstance(axis, tuple) else (axis,))])
 
 
-def _kept_shape(x: Any, axis: Axis) -> tuple[int, ...]:
+def _kept_shape(x: Any, axis: Axis) -> Shape:
     """x's shape with the reduced axes at length 1."""
     axes = _axes(x, axis)
     return tuple(1 if i in axes else n for i, n in enumerate(x.shape))
@@ -294,7 +295,7 @@ def _ties(out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
 
 
 @op(lambda g, out, x, axis: out * (g - (g * out).sum(axis, keepdims=True)))
-def softmax(x: Array, axis: int = -1) -> Value:
+def softmax(x: Array, axis: Axis = -1) -> Value:
     """p = eˣ / Σ eˣ along axis: positive, sums to 1.   dx = p · (g - Σ g · p)
 
     A line of nothing but -inf (all masked) gives zeros, with zero gradient.
@@ -307,7 +308,7 @@ def softmax(x: Array, axis: int = -1) -> Value:
 
 
 @op(lambda g, out, x, axis: g - np.exp(out) * g.sum(axis, keepdims=True))
-def log_softmax(x: Array, axis: int = -1) -> Value:
+def log_softmax(x: Array, axis: Axis = -1) -> Value:
     """log p = x - log Σ eˣ along axis, without underflow.   dx = g - p · Σ g"""
     x = _floating(x)
     shifted = x - _top(x, axis)
@@ -343,7 +344,7 @@ def _top(x: Array, axis: Axis) -> Value:
 
 
 @op(lambda g, out, x, shape: g.reshape(x.shape))
-def reshape(x: Array, shape: int | tuple[int, ...]) -> Value:
+def reshape(x: Array, shape: int | Shape) -> Value:
     """The same elements in another shape; one length may be -1.   dx = g, reshaped back"""
     return np.reshape(x, shape)
 
@@ -354,7 +355,7 @@ def _transpose(x: Array, axes: tuple[int, ...] | None) -> Value:
     return np.transpose(x, axes)
 
 
-def transpose(x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
+def transpose(x: TensorLike, axes: int | Sequence[int] | None = None) -> Tensor:
     """Axes in another order (None: reversed).   dx = g, with the order undone"""
     return _transpose(x, axes if axes is None else (axes,) if isinstance(axes, int) else tuple(axes))
 
@@ -388,19 +389,23 @@ def squeeze(x: Array, axis: Axis = None) -> Value:
 
 
 @op(lambda g, out, x, shape: g)
-def broadcast_to(x: Array, shape: int | tuple[int, ...]) -> Value:
+def broadcast_to(x: Array, shape: int | Shape) -> Value:
     """x stretched to shape by repeating it.   dx = Σ g over the copies (which the engine does for every op)"""
     return np.broadcast_to(x, shape)
 
 
-@op(lambda g, out, x, index: on(g, _scatter)(g, x.shape, index))
+def _put_back(g: Any, shape: Shape, index: Any) -> Any:
+    return on(g, _scatter)(g, shape, index)
+
+
+@op(lambda g, out, x, index: _put_back(g, x.shape, index))
 def _getitem(x: Array, index: Any) -> Value:
     """x[index].   dx: g added up at index, zeros elsewhere (an element taken twice gets both)"""
     return np.asarray(x)[index]
 
 
 @op(lambda g, out, x, shape, index: g[index])
-def _scatter(x: Array, shape: tuple[int, ...], index: Any) -> Value:
+def _scatter(x: Array, shape: Shape, index: Any) -> Value:
     """Zeros of shape with x added at index: the transpose of getitem.   dx = g[index]"""
     out = np.zeros(shape, x.dtype)
     if _is_basic(index):
@@ -426,16 +431,16 @@ def _own(index: Any) -> Any:
     return np.array(index) if isinstance(index, (list, np.ndarray)) else index
 
 
-def _indexed(x: Any, index: Any) -> Tensor:
+def _indexed(x: TensorLike, index: Any) -> Tensor:
     """x[index], with NumPy's slices, integers, boolean masks, integer arrays, None and …"""
     return _getitem(x, _own(index))
 
 
-def _pieces(g: Any, out: Any, *xs: Any, axis: int, **_: Any) -> list[Any]:
+def _pieces(g: Any, out: Any, *xs: Any, extra: None, needs: list[bool], axis: int) -> list[Any]:
     """The piece of g where each x went."""
     ends = itertools.accumulate((x.shape[axis] for x in xs), initial=0)
     lead = (slice(None),) * (axis % g.ndim)
-    return [g[(*lead, slice(a, b))] for a, b in itertools.pairwise(ends)]
+    return [g[(*lead, slice(a, b))] if need else None for (a, b), need in zip(itertools.pairwise(ends), needs)]
 
 
 @op(pull=_pieces)
@@ -444,19 +449,19 @@ def _concatenate(*xs: Array, axis: int) -> tuple[Value, None]:
     return np.concatenate(xs, axis), None
 
 
-def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
+def concatenate(arrays: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
     """Arrays joined end to end along an axis they have (None: flattened first).   dxᵢ = the piece of g where xᵢ went"""
     if axis is None:
         arrays, axis = [as_tensor(x).reshape(-1) for x in arrays], 0
     return _concatenate(*arrays, axis=axis)
 
 
-def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
+def stack(arrays: Sequence[TensorLike], axis: int = 0) -> Tensor:
     """Arrays of equal shape, joined along a new axis.   dxᵢ = g's slice i"""
     return _concatenate(*(expand_dims(x, axis) for x in arrays), axis=axis)
 
 
-def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """x cut along axis into equal sections, or at the given positions: views by getitem."""
     x = as_tensor(x)
     axis = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
@@ -474,10 +479,11 @@ def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
 
 abs = absolute
 
-# Public is what this file defines without an underscore: as ta.f, and as what np.f does with a Tensor. What `Methods`
-# (face.py) declares is a method besides.
-__all__ = [name for name, f in globals().items() if name[0] != "_" and getattr(f, "__module__", None) == __name__]
-NUMPY.update({name: globals()[name] for name in __all__})
+# Public is what this file defines without an underscore: ta.f, and what np.f does with a Tensor. The list `Methods`
+# (methods.py) says what is a method besides.
+_public = {n: f for n, f in globals().items() if n[0] != "_" and getattr(f, "__module__", None) == __name__}
+NUMPY.update(_public)
+globals()["__all__"] = list(_public)  # not plainly, for type checkers know the public names better without it
 
 
 def _swapped(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -54,8 +54,9 @@ def failed(error: Exception, name: str, inputs: Sequence[Any], params: dict[str,
 def constant(output: Any) -> None:
     if not output.requires_grad:
         raise RuntimeError(
-            "the output needs no gradient: nothing it was computed from has requires_grad=True, or it "
-            "was computed inside no_grad"
+            "the output needs no gradient: it is constant. Nothing it was computed from has requires_grad=True, or it "
+            "was computed inside no_grad; or it is the gradient of something linear, which does not depend on the "
+            "inputs: its derivative is 0 (grad with materialize_grads=True gives zeros)"
         )
 
 
@@ -70,44 +71,49 @@ def released(t: Any, ends: Sequence[Any]) -> bool:
     return bool(gone)
 
 
-def not_on_the_way(inputs: Sequence[Any], found: set[Any]) -> None:
+def not_on_the_way(output: Any, inputs: Sequence[Any], path: Sequence[Any]) -> None:
+    found = set(path)
+    if inputs:
+        constant(output)
     for i, t in enumerate(inputs):
         if t not in found:
             raise RuntimeError(
-                f"output does not depend on input {i} ({t!r}), so it has no gradient: was it used in "
-                "computing output, with requires_grad=True and outside no_grad?"
+                f"output does not depend on input {i} ({t!r}), so it has no gradient: was it used in computing output, "
+                "with requires_grad=True and outside no_grad? (materialize_grads=True gives zeros)"
             )
 
 
-def unfit_seed(output: Any, gradient: Any) -> Any:
-    if gradient.shape != output.shape:
+def unfit_start(output: Any, gradient: Any, path: Sequence[Any]) -> Any:
+    """The gradient that the walk along a path starts with: 1 for an output of one element, if none is given."""
+    if path:
+        constant(output)
+    if gradient is None:
+        if output.size != 1:
+            raise RuntimeError(
+                f"the output has shape {output.shape}, not one element, so 'its gradient' is not one number per input: "
+                "take a scalar, e.g. (output * weights).sum(), or pass gradient= of that shape"
+            )
+        return np.ones(output.shape, output.dtype)
+    if np.shape(gradient) != output.shape:
         raise ValueError(
-            f"gradient of shape {gradient.shape} for an output of shape {output.shape}: it holds one number per "
+            f"gradient of shape {np.shape(gradient)} for an output of shape {output.shape}: it holds one number per "
             "element of the output, so the shapes must be equal"
         )
     return gradient
 
 
-def not_one_number(output: Any) -> None:
-    if output.size != 1:
-        raise RuntimeError(
-            f"the output has shape {output.shape}, not one element, so 'its gradient' is not one "
-            "number per input: take a scalar, e.g. (output * weights).sum(), or pass gradient= of "
-            "that shape"
-        )
-
-
-def changed(t: Any, node: Any, wanted: set[Any]) -> None:
-    """What a node read and wrote must still be the values of its tensors, where a gradient goes through it."""
-    inputs = node.inputs or ()
-    if not any(hasattr(x, "_node") and x in wanted for x in inputs):
-        return
-    for x, read in zip((t, *inputs), node.saved):
-        if hasattr(x, "_node") and x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
-            raise RuntimeError(
-                f"the data of {x!r} changed after ta.{node.op.name} read or wrote it, so the gradient would be that of "
-                "other values: change data after backward(), or compute the output again"
-            )
+def changed(path: Sequence[Any], wanted: set[Any], since: int) -> None:
+    """What the nodes of a path have read and written must still be the values of their tensors."""
+    for t, node in [(t, t._node) for t in path if t._node is not None and t._node.order < since]:
+        tensors = [(x, read) for x, read in zip((t, *(node.inputs or ())), node.saved) if hasattr(x, "_node")]
+        if not any(x in wanted for x, _ in tensors[1:]):
+            continue  # no gradient goes through it
+        for x, read in tensors:
+            if x._data is not read and not np.array_equal(x._data, read, equal_nan=True):
+                raise RuntimeError(
+                    f"the data of {x!r} changed after ta.{node.op.name} read or wrote it, so the gradient would be "
+                    "that of other values: change data after backward(), or compute the output again"
+                )
 
 
 def no_rule(x: Any, name: str) -> Any:
@@ -117,7 +123,11 @@ def no_rule(x: Any, name: str) -> Any:
     )
 
 
-def wrong_share(g: Any, x: Any, name: str) -> None:
-    raise AssertionError(
-        f"a derivative rule of ta.{name} is wrong: it returned shape {g.shape} for an input of shape {x.shape}"
-    )
+def wrong_share(g: Any, summed: Any, x: Any, name: str) -> Any:
+    """What is left of a rule's g when its broadcast axes are summed must have x's shape."""
+    extra = g.ndim - x.ndim
+    if extra < 0 or summed.shape[extra:] != x.shape:
+        raise AssertionError(
+            f"a derivative rule of ta.{name} is wrong: it returned shape {g.shape} for an input of shape {x.shape}"
+        )
+    return summed.reshape(x.shape)

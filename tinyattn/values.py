@@ -29,6 +29,7 @@ from . import refusals
 
 Array: TypeAlias = NDArray[Any]
 TensorLike: TypeAlias = "Values | ArrayLike"  # a Tensor, or what np.array makes an array of
+Gradient: TypeAlias = "TensorLike | None"  # dL/d(a tensor), of its shape; None: 1, if the tensor has one element
 Mask: TypeAlias = "TensorLike | None"  # booleans, True = may attend; or floats, which are added to the scores
 Axis: TypeAlias = "int | tuple[int, ...] | None"  # None: all axes
 Shape: TypeAlias = "tuple[int, ...]"

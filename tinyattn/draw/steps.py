@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import refusals, values
-from ..graph import Tensor, seed, shares, unbroadcast, wrap
+from ..graph import Tensor, as_tensor, shares, unbroadcast, wrap
 from ..nn import Module
 from ..values import Array
 
@@ -256,12 +256,12 @@ def slopes(steps: Sequence[Step], outputs: Sequence[Step], gradient: Any = None)
     seeds = [gradient] if len(outputs) == 1 else [None] * len(outputs) if gradient is None else gradient
     if len(seeds) != len(outputs):
         raise ValueError(f"{len(seeds)} gradients for {len(outputs)} outputs: give one each")
-    start = [(step, seed(step.value, given, False)) for step, given in zip(outputs, seeds)]
-    for step in steps:
-        if step.node and step.node.order < values.last_change:
-            refusals.changed(
-                step.value, step.node, {x for x in step.node.inputs if isinstance(x, Tensor) and x.requires_grad}
-            )
+    path = [step.value for step in steps if step.needs]
+    refusals.changed(path, set(path), values.last_change)
+    start = []
+    for step, given in zip(outputs, seeds):
+        first = as_tensor(refusals.unfit_start(step.value, given, [step.value]))
+        start.append((step, first._data.astype(step.value.dtype, copy=False)))
     rng = np.random.default_rng(0)
     for step, g in _walk(steps, start, lambda g: g):
         step.slope = g
@@ -286,7 +286,7 @@ def _walk(steps: Sequence[Step], start: Any, seen: Callable[[Array], Array]) -> 
         yield step, g
         if step.node is None:
             continue
-        passed_on = iter(shares(step.value, step.node, seen(g), step.wanted, False))
+        passed_on = iter(shares(step.value, step.node, seen(g), step.wanted))
         step.shares = []
         for x, from_step in zip(step.node.inputs, step.inputs):
             dx = None

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..attention import scores_shape
-from ..graph import Tensor, as_tensor, on, op, region
+from ..calling import on, op
+from ..graph import Tensor, as_tensor
 from ..masks import broadcasts
+from ..modes import region
 from ..ops import concatenate, exp, expand_dims, masked_fill, where
 from ..values import Array
 
@@ -98,7 +100,7 @@ def _key_mask(key_mask: Any, shape: tuple[int, ...]) -> Array:
 
 
 @op(
-    lambda g, out, q, k, v, offset: on(g, _prefix_product)(g, v, k, offset),
+    lambda g, out, q, k, v, offset: _earlier(g, v, k, offset),
     lambda g, out, q, k, v, offset: _later(g, v, g, q, offset + q.shape[-2] - k.shape[-2]),
     lambda g, out, q, k, v, offset: _later(g, k, q, g, offset + q.shape[-2] - k.shape[-2]),
 )
@@ -122,6 +124,10 @@ def _prefix_product(q: Array, k: Array, v: Array, offset: int) -> Any:
         scores *= np.tri(rows.shape[-2], keys.shape[-2], i + offset - first, dtype=bool)
         out[..., i : i + CHUNK, :] = rows @ state + scores @ v[..., first:last, :]
     return out
+
+
+def _earlier(q: Any, k: Any, v: Any, offset: int) -> Any:
+    return on(q, _prefix_product)(q, k, v, offset)
 
 
 def _later(g: Any, q: Any, k: Any, v: Any, offset: int) -> Any:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..attention import scaled_dot_product_attention
-from ..graph import Tensor, op
+from ..calling import op
+from ..graph import Tensor
 from ..ops import masked_fill
 from ..values import Array
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..calling import current_region
 from ..graph import Tensor, wrap
+from ..modes import current_region
 from ..settings import told
 from ..values import Array
 from .cache import KVCache

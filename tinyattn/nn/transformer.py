@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..functional import linear
-from ..graph import Tensor, no_grad
+from ..graph import Tensor
 from ..masks import causal_mask
+from ..modes import no_grad
 from ..settings import generator, integers, number, whole
 from ..values import Array, Rng
 from .attention import MultiHeadAttention
