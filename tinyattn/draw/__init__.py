@@ -1,7 +1,7 @@
-"""Pictures: computation graphs, attention weights as heatmaps, and every number of an attention on one page."""
+"""Pictures and texts of a computation: its graph, its backward pass told, and attention weights as heatmaps."""
 
+from .explain import explain
 from .graph import draw_graph
 from .heatmap import heatmap
-from .microscope import Microscope, microscope
 
-__all__ = ["Microscope", "draw_graph", "heatmap", "microscope"]
+__all__ = ["draw_graph", "explain", "heatmap"]

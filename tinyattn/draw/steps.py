@@ -71,6 +71,11 @@ class Step:
     def data(self) -> Any:
         return self.value._data if isinstance(self.value, Tensor) else np.asarray(self.value)
 
+    def argument(self, i: int) -> str:
+        """What the op's formula calls its input i."""
+        names = _definition(self.node.op)[1]
+        return names[i] if i < len(names) else ""
+
     @property
     def wanted(self) -> set[Tensor]:
         """The inputs that want a gradient."""
@@ -326,9 +331,9 @@ def formula(op: Any) -> str:
     return " ".join(_definition(op)[0].partition("\n\n")[0].split())
 
 
-def rules(op: Any) -> list[tuple[str, str]]:
-    """(input, rule) for each input with a derivative, as the table of derivatives has them."""
+def rules(op: Any) -> tuple[str, dict[str, str]]:
+    """What is said of the way back for all inputs, and {"dx": the source of x's rule} as the table has it."""
     _, inputs, written = _definition(op)
     if op.pull:
-        return [("", text) for text in written if text]
-    return [(f"d{x}", text) for x, text in zip(inputs, written) if text != "None"]
+        return "".join(written), {}
+    return "", {f"d{x}": text for x, text in zip(inputs, written) if text != "None"}

@@ -78,9 +78,16 @@ def details(box: Box, show: str) -> list[str]:
     return list(map(small, rows))
 
 
-def _short(step: Step) -> str:
+def called(step: Step) -> str:
+    """A step in a formula: its name, else its op, else its number."""
     number = step.node is None and np.ndim(step.value) == 0 and not isinstance(step.value, Tensor)
-    return f"{step.value:.4g}" if number else step.name or step.op or "array"
+    if step.transposes and not step.name:
+        return f"{called(step.inputs[0])}ᵀ"
+    return (
+        f"{step.value:.4g}"
+        if number
+        else step.name.partition(" = ")[0] or step.op or ("constant" if not step.needs else "parameter")
+    )
 
 
 def small(row: str) -> str:
@@ -110,7 +117,8 @@ def tooltip(box: Box) -> str:
             x.name or x.op or (f"{x.value:.4g}" if np.ndim(x.value) == 0 else "array") for x in step.inputs
         )
         lines = [f"{step.name or step.op} = {step.op}({told})", formula(step.node.op)]
-        lines += [f"{name} = {rule}" if name else rule for name, rule in rules(step.node.op)]
+        one_for_all, written = rules(step.node.op)
+        lines += [one_for_all, *(f"{name} = {rule}" for name, rule in written.items())]
     lines.append(f"{step.data.shape} {step.data.dtype}: {spread(step.data)}")
     if step.slope is not None:
         lines.append(f"gradient: {spread(step.slope)}" + ", rounding around 0" * step.rounding)
