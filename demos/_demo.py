@@ -87,7 +87,7 @@ class Demo:
     def say(self, text: str = "") -> None:
         for line in text.split("\n"):
             indent = " " * (len(line) - len(line.lstrip()))
-            print(textwrap.fill(line, COLUMNS, subsequent_indent=indent, drop_whitespace=True), flush=True)
+            print(textwrap.fill(line, COLUMNS, subsequent_indent=indent, break_on_hyphens=False), flush=True)
 
     def heading(self, text: str) -> None:
         self.say(f"\n\033[1m{text}\033[0m" if self.rich else f"\n{text}\n{'=' * len(text)}")
@@ -112,7 +112,7 @@ class Demo:
         self.say(f"\n{title}" if title else "")
         widths = _fit(columns, cells)
         for row in [columns, ["-" * w for w in widths], *cells]:
-            lines = [textwrap.wrap(cell, w) or [""] for cell, w in zip(row, widths)]
+            lines = [textwrap.wrap(cell, w, break_on_hyphens=False) or [""] for cell, w in zip(row, widths)]
             for parts in zip_longest(*lines, fillvalue=""):
                 padded = (c.rjust(w) if is_right else c.ljust(w) for c, w, is_right in zip(parts, widths, right))
                 print(("  " + "  ".join(padded)).rstrip())
@@ -121,7 +121,7 @@ class Demo:
         """Say whether what the demo claims holds; where it does not, the demo goes on, and ends with exit code 1."""
         mark, color = ("✓", 32) if holds else ("✗ DOES NOT HOLD:", 31)
         text = " ".join(text.split())
-        told = textwrap.fill(f"{mark} {text}", COLUMNS, subsequent_indent="  ")
+        told = textwrap.fill(f"{mark} {text}", COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
         print(told.replace(mark, f"\033[{color}m{mark}\033[0m", 1) if self.rich else told, flush=True)
         self.claims[text] = bool(holds)
 
