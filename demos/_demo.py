@@ -258,6 +258,12 @@ def _run(main: Callable[[Demo], None], doc: str | None, options: dict[str, Any])
         sys.exit(f"{len(failed)} of the claims did not hold: " + "; ".join(failed))
 
 
+def outline(axes: Any, row: int, column: int) -> None:
+    """Mark a cell of a picture: the one that a claim is about."""
+    x, y = ([at - 0.5, at + 0.5] for at in (column, row))
+    axes.plot([x[0], x[1], x[1], x[0], x[0]], [y[0], y[0], y[1], y[1], y[0]], color=ORANGE, lw=2.5)
+
+
 @contextmanager
 def _report(demo: Demo) -> Iterator[None]:
     """Meanwhile, in a pipe, a line on stderr every 10 s: nobody shall wonder whether it is still at work."""

@@ -66,8 +66,6 @@ def train(seed, mask, steps, vocab=8, n=12, d=32):
 
 
 def plot_matrices(figure, matrices):
-    from matplotlib.patches import Rectangle
-
     panels = figure.subplots(1, len(matrices))
     for axes, (title, matrix) in zip(panels, matrices.items()):
         image = axes.imshow(np.where(matrix == 0, np.nan, matrix), cmap="viridis", vmin=0, vmax=matrix.max())
@@ -75,7 +73,7 @@ def plot_matrices(figure, matrices):
         axes.grid(False)
         leaks = np.argwhere(np.triu(matrix, 1) > 0)
         for i, j in leaks:  # the evidence: what the future lets through
-            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor=_demo.ORANGE, lw=2.5))
+            _demo.outline(axes, i, j)
         title = f"{title}: {len(leaks)} derivatives of the future"
         axes.set(title=title, xlabel="with respect to input j", ylabel="output i")
         figure.colorbar(image, ax=axes, shrink=0.8, label="|d out i / d in j|  (grey: exactly 0)")

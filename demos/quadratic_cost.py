@@ -2,7 +2,14 @@
 
 Every query meets every key, so twice the length is four times the work and, where the scores are stored, four times
 the memory. Flash attention keeps the work and drops the memory; windows, listed blocks and linear attention drop both,
-and pay in what a position can see. Forward + backward of one head, d = 64, float32, one thread. Memory: the peak beyond
+and pay in what a position can see.
+
+What n² costs is movement more than arithmetic. Between a large, slow memory and a small, fast one of M numbers plain
+attention moves its scores, 4 n² numbers (written and read, twice: S and P); flash attention moves each tile of K and V
+once for each block of queries, Θ(n² d² / M) (Dao et al. 2022, theorem 2). Counted here from the tiles that the forward
+pass really visits.
+
+Figures of cost: forward + backward of one head, d = 64, float32, one thread. Memory: the peak beyond
 the inputs, by tracemalloc, to which NumPy reports its arrays. Time: the program's own on the processor, the median of
 three rounds; what the system needs to hand out new memory is told apart, as it varies tenfold from run to run.
 Flash attention is timed with the tiles it has by default, up to 512 × 512; they take 3 MB, whatever n, which would
@@ -25,8 +32,8 @@ import numpy as np
 
 import tinyattn as ta
 from tinyattn import efficient
+from tinyattn.efficient import flash
 
-SLOW = True
 D, WINDOW, BLOCK = 64, 128, 64
 GIVES_UP = {
     "plain": "nothing",
@@ -91,9 +98,70 @@ def fit(lengths, values):
     return slope, math.exp(start)
 
 
+def largest_tile(M, d):
+    """Rows b of the square tiles that a memory of M numbers holds: q, o, k, v (b, d) each, and b × b scores."""
+    return max(1, int(math.sqrt(4 * d * d + M) - 2 * d))
+
+
+def moved(n, d, M, rng):
+    """Numbers that flash attention's forward pass moves, counted from the tiles it visits; and plain attention's."""
+    tile, visited, visit = largest_tile(M, d), [], flash.tiles
+
+    def counted(*args):
+        for rows, cols, S in visit(*args):
+            visited.append((rows.start, *S.shape[-2:]))
+            yield rows, cols, S
+
+    Q, K, V = (rng.normal(size=(n, d)) for _ in range(3))
+    flash.tiles = counted
+    try:
+        out, *_ = flash.forward(Q, K, V, tile=tile)
+    finally:
+        flash.tiles = visit
+    assert np.allclose(out, ta.scaled_dot_product_attention(Q, K, V).numpy())
+    keys = sum(2 * columns * d for _, _, columns in visited)  # of K and V, at each visit
+    queries = sum(2 * r * d for r in {start: r for start, r, _ in visited}.values())  # q read, o written, once
+    return keys + queries, 4 * n * n + 4 * n * d  # S and P written and read; Q, K, V read and O written
+
+
+def show_movement(demo, rng, cost):
+    sizes = [256, 512] if demo.quick else [512, 1024, 2048]
+    d, M = 16, 2048
+    by_n = {n: moved(n, d, M, rng) for n in sizes}
+    by_d = {x: moved(512, x, M, rng)[0] for x in (16, 32, 64)}
+    by_M = {x: moved(512, 32, x, rng)[0] for x in (1024, 2048, 4096)}  # M small against 16 d²: tiles of M / 4d rows
+    theory = lambda n, d, M: n * n * d * d / M
+    demo.table(
+        f"Numbers moved forward, d = {d}, a fast memory of M = {M:,} numbers (tiles of {largest_tile(M, d)})",
+        ["n", "plain", "flash, counted", "/ (n² d² / M)", "plain, ms", "flash, ms"],
+        [
+            (
+                f"{n:,}",
+                f"{plain:,}",
+                f"{tiled:,}",
+                f"{tiled / theory(n, d, M):.1f}",
+                *(f"{cost[name][n][0] * 1e3:,.1f}" if n in cost[name] else "-" for name in ("plain", "flash")),
+            )
+            for n, (tiled, plain) in by_n.items()
+        ],
+    )
+    demo.say("  (ms: forward + backward at d = 64, with the tiles of the fast kernel, from the table above.)")
+    powers = [fit(list(x), list(x.values()))[0] for x in ({n: t for n, (t, _) in by_n.items()}, by_d, by_M)]
+    demo.say()
+    demo.claim(
+        "flash attention moves n² d² / M: exponents {:.2f} in n, {:.2f} in d, {:.2f} in M (2, 2, -1 and edges)".format(
+            *powers
+        ),
+        abs(powers[0] - 2) < 0.15 and abs(powers[1] - 2) < 0.35 and abs(powers[2] + 1) < 0.25,
+    )
+    tiled, plain = by_n[sizes[-1]]
+    demo.claim(f"and {plain / tiled:.1f} times less than plain attention at n = {sizes[-1]:,}", plain > 1.5 * tiled)
+    return {"moved": plain / tiled, "power": powers[2]}
+
+
 def main(demo):
     rng = np.random.default_rng(demo.seed)
-    lengths = [256, 512, 1024, 2048] if demo.quick else [1024, 2048, 4096, 8192, 16384]
+    lengths = [256, 512, 1024] if demo.quick else [1024, 2048, 4096, 8192, 16384]
     tensor = lambda n: ta.Tensor(rng.normal(size=(n, D)).astype(np.float32), requires_grad=True)
     tasks = []  # (name, n, form, inputs, gradient)
     for n in lengths:
@@ -105,7 +173,7 @@ def main(demo):
                 tasks.append((name, n, form, inputs, g))
     cost = {name: {} for name in GIVES_UP}  # name -> n -> (seconds, bytes, seconds with the system's)
     rounds = [
-        [seconds(form, *x, 0.02 if demo.quick else 0.1) for _, _, form, *x in tasks]
+        [seconds(form, *x, 0.01 if demo.quick else 0.1) for _, _, form, *x in tasks]
         for _ in demo.track(range(3), "rounds")
     ]
     for (name, n, form, *x), times in zip(tasks, zip(*rounds)):
@@ -130,43 +198,51 @@ def main(demo):
         power = 2 if name == "plain" else 1
         guess, found = c[before][1] * (last / before) ** power, c[last][1]
         reach = [f"{last * (size * 2**30 / found) ** (1 / power):.1e}" for size in (1, 16, 80)]
-        rows.append((name, f"{last:,}", f"{guess / 2**20:,.0f}", f"{found / 2**20:,.0f}", *reach, GIVES_UP[name]))
+        rows.append((name, f"{last:,}", f"{guess / 2**20:,.0f}", f"{found / 2**20:,.0f}", *reach))
     demo.table(
         "Where it stops fitting: MB, extrapolated from n / 2 and measured; and the n that fills a memory",
-        ["", "n", "extrapolated", "measured", "1 GB", "16 GB", "80 GB", "what it gives up"],
+        ["", "n", "extrapolated", "measured", "1 GB", "16 GB", "80 GB"],
         rows,
     )
+    demo.table("", ["", "what it gives up"], GIVES_UP.items())
 
-    recalled = {(d, n): recall(n, d, rng, 5 if demo.quick else 20) for d in (16, 32, 64) for n in (16, 64, 256)}
+    recalled = {(d, n): recall(n, d, rng, 3 if demo.quick else 20) for d in (16, 32, 64) for n in (16, 64, 256)}
     demo.table(
         "Recall: of n random pairs of a key and a value of width d, the share that is read back right by key",
         ["d", "n", "softmax", "Σ k vᵀ", "linear, elu + 1"],
         [(*pair, *(f"{share:.2f}" for share in shares)) for pair, shares in recalled.items()],
     )
 
-    if not demo.quick:  # short sequences are all overhead
-        exponents = {name: [round(e, 2) for e, _ in f] for name, f in fits.items()}
-        within = lambda name, k, target, by: abs(exponents[name][k] - target) <= by
-        demo.claim(
-            "plain attention: twice the length, four times the time and the memory (exponents 2.0 ± 0.15)",
-            within("plain", 0, 2, 0.15) and within("plain", 1, 2, 0.15),
-        )
-        demo.claim("flash attention: memory in proportion to n (1.0 ± 0.1)", within("flash", 1, 1, 0.1))
-        demo.claim(
-            "window and linear attention: time and memory in proportion to n (1.0 ± 0.15)",
-            all(within(x, k, 1, 0.15) for x in ("window", "linear") for k in (0, 1)),
-        )
-        demo.claim(
-            "blocks: memory in proportion to n (1.0 ± 0.15), time nearly so (1.0 to 1.3: among few blocks more "
-            "of the random ones lie on or beside others)",
-            within("blocks", 1, 1, 0.15) and within("blocks", 0, 1.15, 0.15),
-        )
+    # Time is the noisier, and short sequences are all overhead: there each step's exponent is taken from their ends.
+    exponents = {name: [e for e, _ in f] for name, f in fits.items()}
+    within = lambda name, k, target, by: abs(exponents[name][k] - target) <= by
+    time_by, memory_by = (0.45, 0.25) if demo.quick else (0.2, 0.15)
+    powers = lambda name: "{:.2f} in time, {:.2f} in memory".format(*exponents[name])
+    demo.claim(
+        f"plain attention: n² in both ({powers('plain')})",
+        within("plain", 0, 2, time_by) and within("plain", 1, 2, memory_by),
+    )
+    demo.claim(
+        f"flash attention: n² in time, n at most in memory ({powers('flash')})",
+        within("flash", 0, 2, time_by) and exponents["flash"][1] < 1.1,
+    )
+    demo.claim(
+        f"window and linear attention: n in both (window {powers('window')}; linear {powers('linear')})",
+        all(within(x, 0, 1, time_by) and exponents[x][1] < 1.15 for x in ("window", "linear")),
+    )
+    demo.claim(
+        f"blocks: n in memory, in time nearly so ({powers('blocks')}): among few blocks more of the random ones lie on "
+        "or beside others",
+        exponents["blocks"][1] < 1.15 and within("blocks", 0, 1.15, time_by),
+    )
+    movement = show_movement(demo, rng, cost)
+    if not demo.quick:
         longest = max(cost["plain"])
-        flash, plain = (cost[name][longest][2] for name in ("flash", "plain"))
+        flashed, plain = (cost[name][longest][2] for name in ("flash", "plain"))
         demo.claim(
             f"flash attention takes less time than plain attention at n = {longest:,}, the system's included: "
-            f"{flash:.1f} s, {plain:.1f} s",
-            flash < plain,
+            f"{flashed:.1f} s, {plain:.1f} s",
+            flashed < plain,
         )
     demo.claim(
         "flash attention needs less memory than plain attention from the smallest n on",
@@ -179,6 +255,22 @@ def main(demo):
     demo.claim(
         "a wider state holds more: of 64 pairs at d = 64 most, at d = 16 few",
         recalled[64, 64][1] > 0.9 and recalled[16, 64][1] < 0.5,
+    )
+    longest = max(cost["plain"])
+    demo.measured(
+        "exponents in time and memory, n = {low:,} … {high:,}: plain {plain}, flash {flash}, window {window}, blocks "
+        "{blocks}, linear {linear}; n = {longest:,}: {mb:,.0f} MB against {mb_flash:,.0f}. Flash moves {moved:.1f} "
+        "times fewer numbers than plain (d = 16, M = 2,048). Of 64 pairs a linear state of width 16 reads back "
+        "{state:.2f}, softmax {softmax:.2f}",
+        low=lengths[0],
+        high=lengths[-1],
+        **{name: "{:.1f}, {:.1f}".format(*exponents[name]) for name in cost},
+        longest=longest,
+        mb=cost["plain"][longest][1] / 2**20,
+        mb_flash=cost["flash"][longest][1] / 2**20,
+        state=recalled[16, 64][1],
+        softmax=recalled[16, 64][0],
+        **movement,
     )
     demo.plot("scaling", draw, cost, fits, size=(11, 4.8))
 
@@ -223,7 +315,7 @@ def draw(figure, cost, fits):
             ax.axhline(size * 2**30, color=_demo.GREY, linewidth=1)
             ax.annotate(f"{size} GB", (1e6, size * 2**30), (0, 3), textcoords="offset points", fontsize=9, ha="right")
         ax.set(xscale="log", yscale="log", xlabel="n, positions", ylabel=what)
-        ax.set_title(("time", "peak memory")[k] + "; dotted: extrapolated")
+        ax.set_title(("time", "peak memory")[k] + f", n = {min(cost['plain']):,} …; dotted: extrapolated")
         ax.legend()
 
 

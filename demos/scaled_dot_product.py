@@ -1,9 +1,15 @@
-"""Attention is one line, softmax(Q Kᵀ / √dk) V: taken apart here on four words, and with the wrong axis beside it.
+"""Attention is one line, softmax(Q Kᵀ / √dk) V: taken apart here on four words, and with three mistakes beside it.
 
-Each word asks (Q), advertises (K) and hands over (V). A row of softmax(Q Kᵀ / √dk) says how a word divides its
-attention; it sums to 1, so the output is a mean of values. With the other axis the columns sum to 1 instead. That
-runs, and looks right, but 1. the output is no mean any more, 2. a word's output changes with what other words ask,
-also with later ones behind a causal mask, and 3. a single query, as when text is generated, gets weight 1 everywhere.
+Each word asks (Q), advertises (K) and hands over (V). Their scalar product is the score: it tells how alike their
+directions are, and how long they are. A row of softmax(Q Kᵀ / √dk) says how a word divides its attention; it sums to 1,
+so the output is a mean of values. Heads split the features, attend each for itself, and Wo joins them.
+
+Three things people get wrong, each with what it breaks:
+the axis       softmax down the columns runs, and looks right. But the output is no mean any more, a later word changes
+               earlier outputs behind a causal mask, and a single query, as when text is generated, gets weight 1
+               everywhere. (That rows do not sum to 1 is how it shows, and other mistakes show so too: see the mask.)
+the mask       put on after the softmax, as a factor 0, it takes weight away and gives it to nobody.
+the division   by √d_model instead of √dk: with h heads, scores are √h times too small, and choices too flat.
 """
 
 import _demo
@@ -77,11 +83,60 @@ def main(demo):
     demo.graph("graph", ta.scaled_dot_product_attention(*leaves), show="values", title="softmax(Q Kᵀ / √dk) V")
     demo.heatmap("weights", P, WORDS, WORDS, title="softmax over keys (right)")
 
-    demo.heading("The wrong axis: softmax down the columns")
+    direction_and_length(demo)
+    split_and_join(demo, rng, x)
+    three_mistakes(demo, Q, K, V, P)
+
+
+def direction_and_length(demo):
+    demo.heading("What a score says: direction, and length")
+    q = np.array([1.0, 0.0])
+    keys = {f"{angle}°, length {r}": (angle, r) for r in (1, 2) for angle in (0, 30, 60, 90, 120)}
+    k = np.array([[r * np.cos(np.radians(a)), r * np.sin(np.radians(a))] for a, r in keys.values()])
+    scores = k @ q
+    weights = softmax(scores, axis=-1)
+    rows = [(angle, r, f"{s:+.2f}", f"{w:.2f}") for (angle, r), s, w in zip(keys.values(), scores, weights)]
+    demo.table("a query of length 1 and ten keys", ["angle", "length", "q·k", "weight"], rows)
+    demo.say()
+    one, two = scores[:5], scores[5:]
+    demo.claim("among keys of one length the nearer direction scores higher", np.all(np.diff(one) < 0))
+    demo.claim(
+        f"but a score is no similarity alone: a key at 30° and twice as long ({two[1]:.2f}) beats one that points the "
+        f"same way ({one[0]:.2f})",
+        two[1] > one[0] and np.allclose(two, 2 * one),
+    )
+
+
+def split_and_join(demo, rng, x, h=2):
+    demo.heading(f"Heads: split, attend, join. {h} heads of {DK // h} features each")
+    weights = {name: rng.normal(size=(4, 4)) for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
+    Q, K, V = (x @ weights[name] for name in ("q_proj", "k_proj", "v_proj"))  # (4, 4) each
+    heads = [slice(i * DK // h, (i + 1) * DK // h) for i in range(h)]  # contiguous blocks of features
+    outs = [attention(Q[:, part], K[:, part], V[:, part])[0] for part in heads]  # (4, 2) each
+    joined = np.concatenate(outs, axis=-1)  # (4, 4)
+    show(demo, "Q, split | between its columns into two heads", Q, ["head 0", "head 0", "head 1", "head 1"])
+    show(demo, "the heads' outputs, joined again", joined, ["head 0", "head 0", "head 1", "head 1"])
+    out = joined @ weights["out_proj"]
+    show(demo, "… and projected: each word's output, of all heads", out, [f"{i}" for i in range(4)])
+    demo.say()
+    demo.claim(
+        "the heads' scores add up to those of one wide head: to split is to weigh the parts of a score apart",
+        np.allclose(sum(Q[:, part] @ K[:, part].T for part in heads), Q @ K.T),
+    )
+    demo.claim(
+        "Wo adds the heads up, each through rows of its own: join @ Wo = Σ out_i @ Wo_i",
+        np.allclose(out, sum(o @ weights["out_proj"][part] for o, part in zip(outs, heads))),
+    )
+    mha = ta.nn.MultiHeadAttention(4, h, bias=False)
+    mha.load_state_dict({f"{name}.weight": w.T for name, w in weights.items()})
+    demo.claim("it is what ta.nn.MultiHeadAttention computes", np.allclose(out, mha(x).numpy()))
+
+
+def three_mistakes(demo, Q, K, V, P):
+    demo.heading("Three things people get wrong")
     _, W = attention(Q, K, V, axis=0)
-    show_weights(demo, "W = softmax of each column, and the row's sum", W)
-    ones = np.ones((4, 1))
-    causal = ta.causal_mask(4)
+    show_weights(demo, "1. The axis: softmax of each column, and the row's sum", W)
+    ones, causal = np.ones((4, 1)), ta.causal_mask(4)
     asks_more = Q + np.array([[0], [0], [0], [1.0]])  # only the last word asks another question
     change = {
         axis: np.abs(attention(asks_more, K, V, axis, causal)[0] - attention(Q, K, V, axis, causal)[0])[:3].max()
@@ -92,19 +147,48 @@ def main(demo):
         "what it breaks",
         ["", "right axis", "wrong axis"],
         [
-            ("1. 'sat' reads values that are all 1", f"{(P @ ones)[2, 0]:.2f}", f"{(W @ ones)[2, 0]:.2f}"),
-            ("2. the last query changes, causal: change in earlier rows", f"{change[-1]:.2f}", f"{change[0]:.2f}"),
-            ("3. weights of the query 'sat' alone", *(" ".join(f"{w:.2f}" for w in single[a]) for a in (-1, 0))),
+            ("'sat' reads values that are all 1", f"{(P @ ones)[2, 0]:.2f}", f"{(W @ ones)[2, 0]:.2f}"),
+            ("the last query changes: change in earlier rows", f"{change[-1]:.2f}", f"{change[0]:.2f}"),
+            ("weights of the query 'sat' alone", *(" ".join(f"{w:.2f}" for w in single[a]) for a in (-1, 0))),
         ],
     )
     demo.say()
     demo.claim("its rows do not sum to 1, so the output is no mean of the values", not np.allclose(W.sum(-1), 1))
     demo.claim(
         "behind a causal mask, a later word changes earlier outputs; with the right axis nothing moves",
-        change[-1] == 0 and change[0] > 0.01,
+        change[-1] == 0 and change[0] > 0.001,
     )
     demo.claim("a query alone gives every key the weight 1: it has stopped choosing", np.all(single[0] == 1))
+    late = np.where(causal, P, 0)  # the mask after the softmax
+    show_weights(demo, "2. The mask after the softmax, and the row's sum", late)
+    right = attention(Q, K, V, allowed=causal)[1]
+    demo.say()
+    demo.claim(
+        f"weight goes missing: 'the' keeps {late[0].sum():.2f} of 1; -inf before the softmax gives it back",
+        late[0].sum() < 0.9 and np.allclose(right.sum(-1), 1) and np.all(right[~causal] == 0),
+    )
+    d_model, flat = 16, {}
+    for name, width in (("√dk", DK), ("√d_model", d_model)):
+        flat[name] = softmax(Q @ K.T / np.sqrt(width), axis=-1).max(axis=-1).mean()
+    demo.table(
+        f"3. The division by √d_model, where {d_model // DK} heads have dk = {DK} of {d_model} features",
+        ["divided by", "largest weight of a row, mean"],
+        [(name, f"{weight:.2f}") for name, weight in flat.items()],
+    )
+    demo.say()
+    demo.claim(
+        f"choices get too flat: {flat['√d_model']:.2f} instead of {flat['√dk']:.2f}",
+        flat["√d_model"] < flat["√dk"] - 0.05,
+    )
     demo.heatmap("wrong_axis", W, WORDS, WORDS, title="softmax over queries (wrong)")
+    demo.measured(
+        "wrong axis: row sums {low:.2f} to {high:.2f}, and a later word moves earlier outputs by {change:.2f}; a mask "
+        "after the softmax leaves the first word {late:.2f} of its weight",
+        low=W.sum(-1).min(),
+        high=W.sum(-1).max(),
+        change=change[0],
+        late=late[0].sum(),
+    )
 
 
 if __name__ == "__main__":

@@ -242,7 +242,12 @@ def plot_losses(figure, runs, baselines):
         left.text(runs[0].curve[-1][0], loss, name, color=_demo.GREY, ha="right", va="bottom", fontsize=8)
     left.axhline(GOAL, color=_demo.ORANGE, ls="--", lw=1)
     left.text(0, GOAL, f" {GOAL}", color=_demo.ORANGE, va="bottom", fontsize=8)
-    left.set(title="It learns to write", xlabel="step", ylabel="nats a character", xlim=(0, None))
+    left.set(
+        title=f"It learns to write: {runs[0].by_position.mean():.2f} nats in the end",
+        xlabel="step",
+        ylabel="nats a character",
+        xlim=(0, None),
+    )
     left.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     right.set(
         title="What it gains by looking back",
@@ -260,7 +265,7 @@ def main(demo):
     baselines = counted(text)
     size = {"steps": 1600, "width": 96, "layers": 2, "context": 64, "batch": 16, "lr": 4e-3}
     if demo.quick:
-        size |= {"steps": 160, "width": 64, "layers": 1, "context": 32, "lr": 1e-2}
+        size |= {"steps": 120, "width": 64, "layers": 1, "context": 32, "lr": 1e-2}
 
     def make(seed):
         return Run(text, seed, **size)
@@ -311,6 +316,15 @@ def main(demo):
     demo.say(write(runs[0], demo.prompt, 100 if demo.quick else 600))
     demo.heading("Save and load")
     check_files(demo, runs[0], make)
+    demo.measured(
+        "{losses} nats a character on held-out text ({seeds} seeds), {parameters:,} parameters, {seconds:.0f} s of one "
+        "core at most; pairs of letters reach {pairs:.2f}. Saved, reloaded and interrupted, it goes on bit by bit",
+        losses=", ".join(f"{run.by_position.mean():.3f}" for run in runs),
+        seeds=len(runs),
+        parameters=sum(p.size for p in runs[0].model.parameters()),
+        seconds=slowest,
+        pairs=pairs,
+    )
     if runs[0].curve:
         demo.plot("losses", plot_losses, [run for run in runs if run.curve], baselines, size=(10, 4))
 

@@ -203,6 +203,15 @@ def main(demo):
         end == "RecursionError" and gradient == 1.0,
     )
 
+    demo.measured(
+        "{wrong:g} instead of 4; {n} doublings: {paths:,} contributions against {order}; {length:,} ops: {end}",
+        wrong=found["b = x + x, y = b + b"][0],
+        n=counts[-1],
+        paths=paths[-1][1],
+        order=order[-1][1],
+        length=length,
+        end=end,
+    )
     x = ta.Tensor(1.0, requires_grad=True, name="x")
     demo.graph("diamond", used_twice(x), show="gradients", title="b = 3x, y = 2b + 5b: gradients meet in b")
 

@@ -1,0 +1,61 @@
+"""The figures in the README: runs the full forms of the demos, keeps what they measured, writes the table from it.
+
+    python demos/figures.py                       all of them, about half an hour; each is kept when it ends
+    python demos/figures.py bottleneck induction  these
+    python demos/figures.py --render              none: the README's table from docs/figures.json
+
+What a demo measured is a sentence that it makes of its own figures (demo.measured in _demo.py). Nothing is typed.
+"""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import sweep
+
+ROOT = Path(__file__).resolve().parent.parent
+FIGURES, README = ROOT / "docs" / "figures.json", ROOT / "README.md"
+ROW = re.compile(r"^(\| `(\w+)\.py` \| .*? \| )(.*)( \|)$", re.M)
+
+
+def load():
+    return json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+
+
+def render(text, figures):
+    """The README with the last cell of each demo's row as measured; a dash where its full form was not run."""
+
+    def cell(row):
+        if row[2] not in sweep.DEMOS:
+            return row[0]
+        return row[1] + (figures.get(row[2], {}).get("measured") or "–").replace("|", "\\|") + row[4]
+
+    return ROW.sub(cell, text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("demos", nargs="*", metavar="DEMO", help="by default all")
+    parser.add_argument("--render", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    broken = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in () if options.render else options.demos or sweep.DEMOS:
+            print(f"{name} …", flush=True)
+            result = sweep.run(name, seed=0, quick=False, folder=folder, echo=True)
+            lost = [text for text, holds in result.get("claims", {}).items() if not holds]
+            if "error" in result or lost:
+                broken.append(name)
+                print(f"{name} is not kept: {result.get('error') or lost}", flush=True)
+                continue
+            text = json.dumps(dict(sorted({**load(), name: result}.items())), ensure_ascii=False, indent=1)
+            FIGURES.write_text(text + "\n", encoding="utf-8")
+    README.write_text(render(README.read_text(encoding="utf-8"), load()), encoding="utf-8")
+    sys.exit(f"not kept: {', '.join(broken)}" if broken else 0)
+
+
+if __name__ == "__main__":
+    main()
