@@ -20,6 +20,7 @@ from tinyattn.efficient import tiles
 # Trick: [(line of tiles.py, the same the plain way), …]
 TRICKS = {
     "no maximum where the norms bound e^s": [("if safe:", "safe = False\n        if safe:")],
+    "row sums as a product": [("t += P @ ones[: P.shape[1]]", "t += P.sum(-1, keepdims=True)")],
     "g is divided by total, not P": [
         ("G = np.divide(g[head][rows], total[head][rows], out=G1[:, :-1])", "G = G1[:, :-1]; G[:] = g[head][rows]"),
         ("dV[head][cols] += P.T", "P /= total[head][rows][part]\n            dV[head][cols] += P.T"),
@@ -29,11 +30,6 @@ TRICKS = {
             "dS = np.matmul(g1, v.T, out=spare[: P.size].reshape(P.shape))",
             "dS = np.matmul(g1[:, :-1], V[head][cols].T, out=spare[: P.size].reshape(P.shape)); dS += g1[:, -1:]",
         )
-    ],
-    "the scale goes to q, not to S": [
-        ("q = Q[head][rows] * plan.scale", "q = Q[head][rows]"),
-        ("np.matmul(x, k.T, out=S)", "np.matmul(x, k.T, out=S); S *= plan.scale"),
-        ("dQ *= plan.scale", "dQ *= plan.scale; dK *= plan.scale"),
     ],
     "all tiles in one array": [
         ("q.dtype) if fresh else room", "q.dtype) if True else room"),
