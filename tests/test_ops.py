@@ -352,8 +352,7 @@ def test_empty_tensors():
 ONE, TWO = (values((3, 4)),), (values((3, 4)), values((3, 4), 1) + 0.021)
 POSITIVE = (np.abs(values((3, 4))) + 0.5, np.abs(values((3, 4), 1)) + 0.521)
 USES = {
-    **{getattr(ops, n): (UNARY[n][0], ONE) for n in ("exp", "sin", "cos", "tanh", "sigmoid", "negative", "positive")},
-    **{getattr(ops, n): (UNARY[n][0], POSITIVE[:1]) for n in ("log", "sqrt", "relu", "abs", "astype")},
+    **{getattr(ops, n): (f, (smooth(ONE[0]),)) for n, (f, smooth) in UNARY.items() if n in ops.__all__},
     **{getattr(ops, n): (BINARY[n][0], POSITIVE) for n in BINARY},
     **{getattr(ops, n): (lambda x, f=REDUCTIONS[n][0]: f(x, -1), ONE) for n in REDUCTIONS if n != "prod"},
     **{getattr(ops, n): (SOFTMAXES[n], ONE) for n in SOFTMAXES},
