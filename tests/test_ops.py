@@ -289,6 +289,22 @@ def test_axes_are_the_tensors_own():
     check(lambda t: ta.concatenate([t, t * 2.0], axis=None), values((2, 3)))
 
 
+@pytest.mark.parametrize("empty", [[], [[]], ([],), ([], 0), ((),), np.zeros(0, int)])
+def test_an_empty_index_takes_nothing(empty):
+    x = ta.Tensor(values((3, 2)), requires_grad=True)
+    y = x[empty]
+    whole = isinstance(empty, tuple)
+    index = tuple(np.array(i, int) for i in empty) if whole else np.array(empty, int)
+    assert y.shape == x.numpy()[index].shape
+    np.testing.assert_array_equal(ta.grad(y.sum(), x)[0].numpy(), 0)
+
+
+@pytest.mark.parametrize("subscripts", ["i...j...->...", "......->...", "...i->......", "i.j->ij", "..i->i"])
+def test_einsum_has_one_ellipsis_in_a_term(subscripts):
+    with pytest.raises(ValueError, match=r"more dots than one '\.\.\.'"):
+        ta.einsum(subscripts, np.ones((2, 3)))
+
+
 def test_einsum_with_wrong_operands():
     with pytest.raises(ValueError, match="names 2 operands, got 1"):
         ta.einsum("ij,jk->ik", np.ones((2, 2)))
@@ -316,6 +332,26 @@ def test_powers_at_zero():
     y = ta.Tensor([2.0, 3.0], requires_grad=True)
     (dy,) = ta.grad((np.array([0.0, 2.0]) ** y).sum(), y)
     np.testing.assert_allclose(dy.numpy(), [0, 8 * np.log(2)])
+
+
+def test_gb_32_second_derivatives_of_a_power_are_symmetric_where_the_exponent_is_zero():
+    x, y = ta.Tensor(0.5, requires_grad=True), ta.Tensor(0.0, requires_grad=True)
+    gx, gy = ta.grad(x**y, (x, y), create_graph=True)
+    assert ta.grad(gx, y)[0].item() == ta.grad(gy, x)[0].item() == 2  # 1/x
+    assert ta.gradgradcheck(lambda x, y: x**y, [np.array([0.5, 2.0, 3.0]), np.array([0.0, 0.0, 1.5])])
+
+
+def test_powers_at_the_ends_of_the_range():
+    y = ta.Tensor([2.0, 0.5, 0.0, -1.0], requires_grad=True)
+    with np.errstate(divide="ignore"):
+        (dy,) = ta.grad((0.0**y).sum(), y)
+    np.testing.assert_array_equal(dy.numpy(), [0, 0, 0, -np.inf])
+    x = ta.Tensor([np.inf, np.inf, 0.0, 3.0], requires_grad=True)
+    for zero in (0, 0.0, np.zeros(4), ta.Tensor(np.zeros(4))):
+        (dx,) = ta.grad((x**zero).sum(), x)
+        np.testing.assert_array_equal(dx.numpy(), 0)  # x ** 0 is 1, whatever x
+    (dy,) = ta.grad(((x[:1] * 1.0) ** y[3:]).sum(), y)
+    np.testing.assert_array_equal(dy.numpy(), 0)  # inf ** -1 is 0, and stays it
 
 
 def test_kinks_and_ties_have_the_chosen_gradient():

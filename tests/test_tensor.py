@@ -211,6 +211,74 @@ def test_a_gradient_can_flow_through_the_cotangent():
     np.testing.assert_allclose(dc.numpy(), np.exp(x.numpy()))
 
 
+def test_gb_20_the_derivative_of_a_constant_gradient():
+    x, y = ta.Tensor(2.0, requires_grad=True, name="x"), ta.Tensor(3.0, requires_grad=True, name="y")
+    (slope,) = ta.grad(3 * x, x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"constant.*linear.*materialize_grads"):
+        ta.grad(slope, x)
+    assert ta.grad(slope, x, materialize_grads=True)[0].item() == 0
+    first = ta.grad(x**2 + 3 * y, (x, y), create_graph=True)
+    hessian = [ta.grad(g, (x, y), retain_graph=True, materialize_grads=True) for g in first]
+    assert [[g.item() for g in row] for row in hessian] == [[2, 0], [0, 0]]
+    with pytest.raises(RuntimeError, match=r"does not depend on input 1.*'y'.*materialize_grads"):
+        ta.grad(first[0], (x, y))
+    zeros = ta.grad(slope, (x, leaf(2, 3)), materialize_grads=True, create_graph=True)
+    assert [g.shape for g in zeros] == [(), (2, 3)]
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize(
+    "f", [lambda a, b: a + b, lambda a, b: ta.concatenate([a + b, b]), lambda a, b: ta.where([True, False], a, b)]
+)
+def test_no_two_gradients_share_an_array(f, create_graph):
+    a, b, given = leaf(2, seed=1), leaf(2, seed=2), ta.Tensor(np.ones(2))
+    out = f(a, b)
+    given = ta.Tensor(np.ones(out.shape))
+    found = [*ta.grad(out, (a, b, a), given, create_graph=create_graph, retain_graph=True), given]
+    out.backward(given, create_graph=create_graph, retain_graph=True)
+    found += [a.grad, b.grad]
+    before = [g.numpy() for g in found]
+    for i, g in enumerate(found):
+        g.data[...] = 100.0
+        for other, value in zip(found[i + 1 :], before[i + 1 :]):
+            np.testing.assert_array_equal(other.numpy(), value)
+    a.grad = b.grad = None
+
+
+def test_accumulating_does_not_reach_the_other_side_of_an_addition():
+    a, b = leaf(3, seed=1), leaf(3, seed=2)
+    y = (a + b) * 1.0
+    (y + a * 2.0 + a).sum().backward(retain_graph=True)
+    (y * 3.0).sum().backward()
+    np.testing.assert_array_equal(a.grad.numpy(), 4 + 3)
+    np.testing.assert_array_equal(b.grad.numpy(), 1 + 3)
+
+
+def test_gradients_may_be_written_to():
+    x = leaf(3)
+    y = x + 1.0
+    found = ta.gradients(y.sum())
+    found[y][...] = 5.0
+    np.testing.assert_array_equal(found[x], 1)
+
+
+def test_a_formula_that_returns_its_input_shares_nothing():
+    @op(lambda g, out, x: g)
+    def same(x):
+        return x
+
+    x = ta.Tensor([1.0, 2.0])
+    y = same(x)
+    y.data[0] = 9.0
+    assert x.numpy()[0] == 1
+
+
+@pytest.mark.parametrize("f", [ta.fused_attention, ta.efficient.flash_attention])
+def test_one_tensor_as_all_inputs_of_a_fused_op(f):
+    assert ta.gradgradcheck(lambda x: f(x, x, x), np.random.default_rng(0).normal(size=(2, 3, 3)))
+    assert ta.gradgradcheck(lambda w: ta.layer_norm(w, w, w), np.array([0.3, -1.0, 2.0]))
+
+
 # --- data that changes -------------------------------------------------------------------------------
 
 

@@ -105,7 +105,7 @@ def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
     result = wrap(out)
     if record and out.dtype.kind == "f":
         result._needs, result._node = True, Node(op, kept, (out, *arrays), extra, params)
-    if result._needs or out.base is not None:  # the graph, or a view, shares these values from here on
+    if result._needs or out.base is not None or out is arrays[0]:  # a graph, a view or the result itself shares values
         out.setflags(write=False)
         for x in kept:
             if isinstance(x, Tensor) and x._node is None:  # results are locked from the start

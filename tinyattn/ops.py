@@ -56,17 +56,25 @@ def divide(x: Array, y: Array) -> Value:
     return np.divide(x, y)
 
 
-@op(lambda g, out, x, y: g * y * x ** _less_one(y), lambda g, out, x, y: g * out * np.log(np.where(x == 0, 1.0, x)))
+@op(
+    lambda g, out, x, y: g * y * x ** _less_one(x, y),
+    lambda g, out, x, y: g * out * np.log(np.where((out == 0) | _both_zero(x, y), 1.0, x)),
+)
 def power(x: Array, y: Array) -> Value:
-    """x ** y.   dx = g · y · x^(y - 1),  dy = g · x^y · log x  (0 at x = 0)"""
+    """x ** y.   dx = g · y · x^(y - 1),  dy = g · x^y · log x  (0 where x^y is 0, and at 0 ** 0)"""
     return np.power(x, y)
 
 
-def _less_one(y: Any) -> Any:
-    """y - 1, but 1 where y = 0: there dx = g · 0 · x is 0 even at x = 0, where x^-1 would make it NaN."""
-    if isinstance(y, (int, float)):  # stays a Python number, which leaves float32 at float32
-        return y - 1 if y else 1
-    return np.where(y == 0, 1.0, y - 1)
+def _both_zero(x: Any, y: Any) -> Any:
+    return (x == 0) & (y == 0)
+
+
+def _less_one(x: Any, y: Any) -> Any:
+    """y - 1; but 1 where x = y = 0: there dx = g · 0 · x is 0, where x^-1 would make it NaN."""
+    if isinstance(y, (int, float)) and y:
+        return y - 1  # stays a Python number, which leaves float32 at float32
+    zero = _both_zero(x, y)
+    return np.where(zero, 1.0, y - 1) if np.any(zero) else y - 1
 
 
 @op(lambda g, out, x: -g)
@@ -425,10 +433,13 @@ def _is_basic(index: Any) -> bool:
 def _own(index: Any) -> Any:
     """An index that nobody else can change: arrays copied, tensors and lists made arrays."""
     if isinstance(index, tuple):
-        return tuple(np.array(i) if isinstance(i, tuple) else _own(i) for i in index)
+        return tuple(_own(list(i)) if isinstance(i, tuple) else _own(i) for i in index)
     if isinstance(index, Tensor):
         return index.numpy()
-    return np.array(index) if isinstance(index, (list, np.ndarray)) else index
+    if isinstance(index, list):
+        index = np.array(index)
+        return index if index.size else index.astype(np.intp)  # an empty list takes nothing; NumPy makes floats of it
+    return index.copy() if isinstance(index, np.ndarray) else index
 
 
 def _indexed(x: TensorLike, index: Any) -> Tensor:
