@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import tinyattn as ta
+from tinyattn import ops
+
 DOCS = Path(__file__).parent.parent / "docs"
 DERIVATIONS = (DOCS / "derivations.md").read_text(encoding="utf-8")
 INTRODUCTION, *SECTIONS = re.split(r"^## ", DERIVATIONS, flags=re.M)
@@ -101,3 +104,14 @@ def test_what_the_tour_tries_prints_what_it_shows(stop):
     with contextlib.redirect_stdout(printed):
         exec("import numpy as np\nimport tinyattn as ta\n" + blocks(stop)[0], {"__name__": "__main__"})
     assert printed.getvalue() == blocks(stop, "text")[0]
+
+
+# --- how to add an op -----------------------------------------------------------------------------------
+
+
+def test_the_op_that_contributing_adds_is_an_op():
+    (entry,) = blocks((DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    space = dict(vars(ops))
+    exec(entry, space)
+    x = ta.Tensor([0.5, -0.3, 2.0], requires_grad=True)
+    assert ta.gradcheck(space["log1p"], x) and ta.gradgradcheck(space["log1p"], x)
