@@ -113,10 +113,10 @@ def test_file_and_function(tmp_path):
 
 
 def test_one_wrong_function_makes_the_file_wrong(tmp_path):
-    text = GOOD + "\ndef causal_mask(n):\n    return np.tril(np.ones((n, n)))\n"
+    text = GOOD + "\ndef causal_mask(n):\n    return np.tril(np.ones((n, n)), 1)\n"
     report = check_file(write(tmp_path, text))
     assert report.verdict == "wrong"
-    assert (report.findings[0].id, report.findings[0].function) == ("mask-as-bias", "causal_mask")
+    assert (report.findings[0].id, report.findings[0].function) == ("causal-sees-next", "causal_mask")
 
 
 def test_a_stub_beside_a_right_function_is_a_note(tmp_path):
@@ -136,7 +136,7 @@ def test_a_stub_beside_a_right_function_is_a_note(tmp_path):
         ("import sys\nsys.exit(3)\n", "error-load", "SystemExit"),
         ("import os\nos._exit(0)\n", "error-stopped", "ended the process"),
         ("import os\nos.abort()\n", "error-stopped", "SIGABRT"),
-        ("def attention(q, k, v):\n    return v\n", "error-missing-function", "attention"),
+        ("def average(x):\n    return x\n", "error-missing-function", "average"),
         ("", "error-missing-function", "no function"),
         (
             "def scaled_dot_product_attention(Q, K, V, mask=None):\n    raise NotImplementedError\n",

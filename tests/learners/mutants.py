@@ -1223,3 +1223,245 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     s = np.where(tri if mask is None else tri & mask, s, -np.inf)
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True) @ V
+
+
+# === scale-n: the number of queries
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / math.sqrt(len(Q))
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === scale-n: the number of keys
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    n = K.shape[-2]
+    s = np.matmul(Q, np.swapaxes(K, -1, -2)) * n**-0.5
+    if mask is not None:
+        s = np.where(mask, s, -1e9)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === scale-precedence: a power of one half
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    d_k = Q.shape[-1]
+    s = Q @ K.T / (d_k**1 / 2)
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === scale-precedence: a power of minus one half
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = np.einsum("id,jd->ij", Q, K) * Q.shape[1] ** -1 / 2
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === scale-floor: two slashes
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T // np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === scale-floor: a whole root
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / int(math.sqrt(Q.shape[-1]))
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === softmax-twice: a helper, and once more by hand
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    def softmax(x):
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    return softmax(softmax(s)) @ V
+
+
+# === softmax-twice: in a loop over rows
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    rows = []
+    for i, q in enumerate(Q):
+        s = K @ q / len(q) ** 0.5
+        if mask is not None:
+            s = np.where(mask[i], s, -1e9)
+        for _ in range(2):
+            s = np.exp(s - s.max())
+            s = s / s.sum()
+        rows.append(s @ V)
+    return np.array(rows)
+
+
+# === softmin: the sign of the scores
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = -Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === softmin: the factor
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    factor = -1 / math.sqrt(K.shape[-1])
+    s = factor * np.einsum("id,jd->ij", Q, K)
+    if mask is not None:
+        s[~mask] = -np.inf
+    e = np.exp(s - s.max(-1)[:, None])
+    return np.einsum("ij,jd->id", e / e.sum(-1)[:, None], V)
+
+
+# === weights-thresholded: under a twentieth
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    w = e / e.sum(-1, keepdims=True)
+    w[w < 0.05] = 0
+    return w @ V
+
+
+# === weights-thresholded: under a tenth, shared out again
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    w = e / e.sum(-1, keepdims=True)
+    w = w * (w >= 0.1)
+    return w / w.sum(-1, keepdims=True) @ V
+
+
+# === accumulator-not-rescaled: key by key
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    out = np.zeros((len(Q), V.shape[1]))
+    for i, q in enumerate(Q):
+        top, total = -np.inf, 0.0
+        for j in range(len(K)):
+            if mask is not None and not mask[i, j]:
+                continue
+            s = q @ K[j] / np.sqrt(len(q))
+            new = max(top, s)
+            total = total * np.exp(top - new) + np.exp(s - new)
+            out[i] += np.exp(s - new) * V[j]
+            top = new
+        out[i] /= total
+    return out
+
+
+# === accumulator-not-rescaled: neither the sum, in blocks of 2
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    out, total = np.zeros((len(Q), V.shape[1])), np.zeros((len(Q), 1))
+    top = np.full((len(Q), 1), -np.inf)
+    for j in range(0, len(K), 2):
+        s = Q @ K[j : j + 2].T / np.sqrt(Q.shape[-1])
+        if mask is not None:
+            s = np.where(mask[:, j : j + 2], s, -1e30)
+        top = np.maximum(top, s.max(-1, keepdims=True))
+        p = np.exp(s - top) if mask is None else np.exp(s - top) * mask[:, j : j + 2]
+        total += p.sum(-1, keepdims=True)
+        out += p @ V[j : j + 2]
+    return out / total
+
+
+# === weights-not-used: einsum of a token with itself
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return np.einsum("ij,id->id", e / e.sum(-1, keepdims=True), V)
+
+
+# === weights-not-used: summed before V comes
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -1e9)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    w = e / e.sum(-1, keepdims=True)
+    return w.sum(-1, keepdims=True) * V
+
+
+# === mask-fill-nan: where
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, np.nan)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === mask-fill-nan: assigned
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = np.einsum("...id,...jd->...ij", Q, K) / math.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = s + 0 * s
+        s[~np.broadcast_to(mask, s.shape)] = float("nan")
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === padding-or-causal: where
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    allowed = np.tril(np.ones(s.shape, dtype=bool))
+    if mask is not None:
+        allowed = allowed | mask
+    s = np.where(allowed, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === padding-or-causal: blocked only where both block
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    blocked = np.triu(np.ones(s.shape, dtype=bool), 1)
+    if mask is not None:
+        blocked &= ~mask
+    s[blocked] = -1e9
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === heads-same-slice: a slice that never moves
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    d = X.shape[-1] // num_heads
+    assert d * num_heads == X.shape[-1]
+    out = []
+    for _ in range(num_heads):
+        q, k, v = ((X @ W)[..., :d] for W in (Wq, Wk, Wv))
+        s = q @ k.swapaxes(-1, -2) / np.sqrt(d)
+        if mask is not None:
+            s = np.where(mask if mask.ndim < 4 else mask[:, 0], s, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        out.append(e / e.sum(-1, keepdims=True) @ v)
+    return np.concatenate(out, -1) @ Wo
+
+
+# === heads-same-slice: the last one again and again
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    d = X.shape[-1] // num_heads
+    assert d * num_heads == X.shape[-1]
+    Q, K, V = (np.split(X @ W, num_heads, axis=-1)[-1] for W in (Wq, Wk, Wv))
+    s = Q @ K.swapaxes(-1, -2) / np.sqrt(d)
+    if mask is not None:
+        s = np.where(mask if mask.ndim < 4 else mask[:, 0], s, -1e9)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return np.concatenate([e / e.sum(-1, keepdims=True) @ V] * num_heads, -1) @ Wo

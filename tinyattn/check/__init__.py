@@ -14,29 +14,32 @@ from typing import Any
 
 from .judge.case import Finding
 from .known.mutants import MUTANTS, Mutant
+from .known.probes import ARGUMENTS
 from .report import Report
-from .run.isolate import full_plan, run_file, run_function
+from .run.isolate import run_file, run_function
 from .verdict import report_on
 
 __all__ = ["MUTANTS", "Finding", "Mutant", "Report", "check", "check_file"]
 
 
 def check_file(path: str | Path, function: str | None = None, *, kind: str | None = None) -> Report:
-    """Check the functions of a file that have a known name, or the one that is named."""
-    plan = full_plan()
-    return report_on(run_file(path, function, plan=plan, kind=kind), plan, function)
+    """Check what a file has of attention, or the one function or class that is named: .py or .ipynb."""
+    return report_on(run_file(path, function, kind=_known(kind)), function)
 
 
 def check(function: Callable[..., Any], *, kind: str | None = None) -> Report:
-    """Check a function of this session. What it should be follows from its name or its arguments, or is
-    said by kind="scaled_dot_product_attention", "causal_mask", "multi_head_attention", "cross_attention"
-    or "scaled_dot_product_attention_backward"."""
+    """Check a function, method or class of this session. What it is and which conventions it follows is read off
+    it, or said by kind=: "scaled_dot_product_attention", "causal_mask", "multi_head_attention", "cross_attention",
+    "self_attention", "softmax", "scaled_dot_product_attention_backward"."""
     if not callable(function):
         raise TypeError(f"check wants a function, got {type(function).__name__}: write ta.check(f), not ta.check(f(…))")
-    plan = full_plan()
-    if kind is not None and kind not in plan:
-        raise ValueError(f"kind={kind!r} is none of {', '.join(plan)}")
-    return report_on(run_function(function, kind), plan)
+    return report_on(run_function(function, _known(kind)))
+
+
+def _known(kind: str | None) -> str | None:
+    if kind is not None and kind not in (*ARGUMENTS, "self_attention"):
+        raise ValueError(f"kind={kind!r} is none of {', '.join((*ARGUMENTS, 'self_attention'))}")
+    return kind
 
 
 class _CallableModule(ModuleType):

@@ -13,7 +13,7 @@ from . import check_file, matrix
 from .known.mutants import BY_ID, MUTANTS, source
 from .practice import SENTENCE, STEPS, TEMPLATE, plan
 from .report import Report, report_lines, wrap
-from .run.isolate import Run, full_plan, run_file
+from .run.isolate import Run, run_file
 from .verdict import report_on
 
 
@@ -61,7 +61,7 @@ def _report(file: str, function: str | None, step: int | None) -> tuple[Report, 
 
 def _step(run: Run, step: int) -> tuple[Report, list[Line]]:
     if run.load or not (run.kinds or run.broke is None):
-        return report_on(run, full_plan()), []
+        return report_on(run), []
     findings = STEPS[step - 1].findings(run)
     names = list(dict.fromkeys(f.function for f in findings if f.function))
     return Report(findings, names or [f"Step {step}"]), STEPS[step - 1].extra(run)

@@ -9,7 +9,7 @@ from .judge.diagnose import diagnose
 from .judge.outcome import Arrays, close, evaluate, finite
 from .known import mutants
 from .known.mutants import MUTANTS, Edit, Mutant, lines_named
-from .known.probes import BATCHED, KINDS, Probe, probes
+from .known.probes import ARGUMENTS, BATCHED, Probe, probes
 from .known.reference import Array, causal_mask
 from .run import child
 
@@ -32,13 +32,13 @@ def applies(mutant: Mutant, kind: str) -> bool:
     if not mutant.edits[0]:
         return kind == "scaled_dot_product_attention"
     edit = mutant.edits[0]
-    masked = mutants.touches_mask(edit) and kind == "cross_attention"
+    masked = bool(edit.keys() & {"which", "mask"}) and kind == "cross_attention"
     return bool(edit.keys() & named) and not masked
 
 
 def home(mutant: Mutant) -> tuple[str, Edit]:
     """The first function in which a mistake can be made, and its edit with a number where one is due."""
-    kind = next(kind for kind in KINDS if applies(mutant, kind))
+    kind = next(kind for kind in ARGUMENTS if applies(mutant, kind))
     return kind, {name: text.replace(mutants.FILL, "-10.0") for name, text in mutant.edits[0].items()}
 
 
@@ -94,9 +94,11 @@ def markdown() -> str:
         "",
     ]
     let_through, total = 0, 0
-    for kind in KINDS:
+    for kind in ARGUMENTS:
         columns = [p for p in probes(kind) if p.group not in (*UNJUDGED, "pair", "float32")]
         table = [m for m in MUTANTS if applies(m, kind) and kind in (home(m)[0], "causal_mask")]
+        if not table:
+            continue
         lines += [
             f"## {kind}",
             "",

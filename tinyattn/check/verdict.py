@@ -1,21 +1,27 @@
 """From a run to a report: the findings on every function that was called, or why there are none."""
 
+from dataclasses import replace
 from typing import Any
 
-from .judge.case import Finding
+import numpy as np
+
+from .judge.case import Finding, shown
 from .judge.diagnose import diagnose
-from .judge.outcome import at_line
+from .judge.outcome import at_line, close, evaluate
+from .judge.properties import TEXTS
+from .known.probes import Limits, Probe, probes, within
 from .report import Report
-from .run.isolate import Plan, Run
+from .run.isolate import Run
 
 
-def report_on(run: Run, plan: Plan, function: str | None = None) -> Report:
+def report_on(run: Run, function: str | None = None) -> Report:
     """The findings on all functions that a run has called; stubs count only where nothing else is there."""
     if run.load:
         return Report([load_error(run.load)], [])
     findings: list[Finding] = []
     for name, kind in run.kinds.items():
-        findings += diagnose(kind, name, plan[kind], run.records[name])
+        findings += _judged(run, name, kind)
+    findings += [told for pair in run.pairs if (told := _pair(run, pair, findings))]
     if not run.kinds:
         findings.append(_nothing_found(run, function))
     written = [f for f in findings if f.id != "error-not-written"]
@@ -25,8 +31,75 @@ def report_on(run: Run, plan: Plan, function: str | None = None) -> Report:
     return Report(sorted(findings, key=lambda f: f.severity == "note"), list(run.kinds))
 
 
+def _judged(run: Run, name: str, kind: str) -> list[Finding]:
+    """The findings on one function: by the contract of its kind, or in the form that was read off it."""
+    form = run.forms[name]
+    if not kind:
+        return [_unread(name, form["arguments"], next(iter(run.records[name].values()), {}))]
+    if "limits" not in form:
+        return diagnose(kind, name, probes(kind), run.records[name])
+    limits = limits_of(form)
+    made = [p for p in within(kind, limits) if p.name in run.records[name]]
+    found = diagnose(kind, name, made, run.records[name], form=limits)
+    notes = [
+        Finding(id.split("/")[0], "note", name, TEXTS[id][0].format(**v), *TEXTS[id][1:]) for id, v in form["notes"]
+    ]
+    return found + notes
+
+
+def _pair(run: Run, record: dict[str, Any], findings: list[Finding]) -> Finding | None:
+    """A mask function and an attention that are each right, and together are not."""
+    attention, maker = record["pair"]
+    if any(f.severity == "bug" and f.function in (attention, maker) for f in findings):
+        return None
+    kind, form = run.kinds[attention], run.forms[attention]
+    limits = replace(limits_of(form), mask=False, square=True)
+    probe = next(p for p in within(kind, limits) if p.name == record["input"])
+    n = probe.args[0].shape[-2]
+    causal = np.tri(n, dtype=bool)
+    yours = np.array(record["value"]["data"], dtype=float).reshape(record["value"]["shape"])
+    right, opposite = (evaluate(kind, (), Probe("", "", (*probe.args, m))) for m in (causal, ~causal))
+    if right is None or close((yours,), right):
+        return None
+    rows = slice(0, n - 1)  # the last has nothing left
+    other = opposite is not None and close((yours[rows],), (opposite[0][rows],))
+    key = "mask-pair-opposite" if other else "mask-pair-opposite/other"
+    message, hint, lesson = TEXTS[key]
+    evidence = {
+        "input": f"{probe.name}, with {maker}({n})",
+        "arguments": shown(kind, (*probe.args, causal)[:3] if kind.startswith("scaled") else probe.args),
+        "yours": {"output": yours},
+        "right": {"output": right[0]},
+    }
+    told = message.format(attention=attention, maker=maker)
+    return Finding("mask-pair-opposite", "bug", attention, told, hint, lesson, evidence)
+
+
+def limits_of(form: dict[str, Any]) -> Limits:
+    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in form["limits"].items()}
+    return Limits(**given)
+
+
+def _unread(name: str, arguments: list[str], record: dict[str, Any]) -> Finding:
+    """No call came back, whatever was tried."""
+    error = record.get("error", "")
+    if error == "NotImplementedError":
+        return Finding("error-not-written", "bug", name, "Not written yet.", "Replace the raise.")
+    if error == "Stopped":
+        return Finding(
+            "error-stopped", "bug", name, f"No call of it came back: {record['message']}.", "An endless loop?"
+        )
+    text = f"No call of it came back: {at_line(record)}." if "error" in record else "No call of it came back."
+    told = f"Its arguments are {', '.join(arguments)}. " if arguments else ""
+    hint = told + "If it is something else than its name and arguments say, name it: kind=…, or --kind."
+    return Finding("error-exception", "bug", name, text, hint, line=record.get("line"), cell=record.get("cell"))
+
+
 def load_error(error: dict[str, Any]) -> Finding:
     kind = error["error"]
+    if kind == "Check":
+        text = f"The checker itself failed: {error['message'][:300]}."
+        return Finding("error-check", "bug", "", text, "This is no fault of the program: please report it.")
     if kind in ("SyntaxError", "IndentationError", "TabError"):
         where = f"line {error.get('line')}: `{error.get('code')}`"
         text = f"Python cannot read the file: {error['message']}, {where}."

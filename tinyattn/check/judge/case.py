@@ -4,9 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..known import mutants
 from ..known.mutants import BY_ID, Edit
-from ..known.probes import KINDS, Probe
+from ..known.probes import ARGUMENTS, Limits, Probe
+from ..known.reference import Affine
 from .outcome import TOLERANCE, Arrays, Record, close, evaluate, finite, matches, read, shapes
 from .properties import TEXTS
 
@@ -34,8 +37,15 @@ class Finding:
 class Case:
     """What the learner's function gave on each probe, what is right, and the edits that explain it so far."""
 
-    def __init__(self, kind: str, function: str, probes: Iterable[Probe], records: dict[str, Record]):
-        self.kind, self.function = kind, function
+    def __init__(
+        self,
+        kind: str,
+        function: str,
+        probes: Iterable[Probe],
+        records: dict[str, Record],
+        form: Limits | None = None,
+    ):
+        self.kind, self.function, self.form = kind, function, form
         self.probes = {p.name: p for p in probes}
         self.right = {p.name: evaluate(kind, (), p) for p in self.probes.values()}
         self.learner = {name: read(records.get(name), self.right[name]) for name in self.probes}
@@ -117,11 +127,28 @@ class Case:
     def evidence(self, probe: Probe, expected: Arrays | None) -> dict[str, Any]:
         """The input, the learner's answer and the right one."""
         outcome = self.learner[probe.name]
-        told: dict[str, Any] = {"input": probe.name, "arguments": dict(zip(KINDS[self.kind], probe.args))}
+        told: dict[str, Any] = {"input": probe.name, "arguments": shown(self.kind, probe.args)}
         right = expected or self.right[probe.name]
         if outcome.arrays is None:
             told["problem"] = outcome.problem
         elif right is not None:
-            names = ("dQ", "dK", "dV") if len(right) == 3 else ("output",)
+            names = {3: ("dQ", "dK", "dV"), 4: ("dX", "dWq", "dWk", "dWv")}.get(len(right), ("output",))
             told["yours"], told["right"] = dict(zip(names, outcome.arrays)), dict(zip(names, right))
         return told
+
+
+def shown(kind: str, args: tuple[Any, ...]) -> dict[str, Any]:
+    """The arguments of a call by name, without those that only repeat another or say nothing."""
+    told: dict[str, Any] = {}
+    for name, value in zip(ARGUMENTS[mutants.base_kind(kind)], args):
+        if isinstance(value, Affine):
+            told |= {name: value.weight, name.replace("W", "b"): value.bias}
+        elif kind.startswith("attention_layer") and (
+            any(value is other for other in told.values())
+            or (name.startswith("num") and value == 1)
+            or (name == "Wo" and np.array_equal(value, np.eye(len(value))))
+        ):
+            continue
+        else:
+            told[name] = value
+    return told

@@ -10,7 +10,7 @@
 from collections.abc import Iterable
 
 from ..known import mutants
-from ..known.probes import KINDS, Probe
+from ..known.probes import ARGUMENTS, Limits, Probe
 from .case import Case, Finding
 from .causal import causal
 from .explain import formulas, position
@@ -19,9 +19,11 @@ from .outcome import Outcome, Record
 from .unknown import stateful, unknown, unknown_mask
 
 
-def diagnose(kind: str, function: str, probes: Iterable[Probe], records: dict[str, Record]) -> list[Finding]:
+def diagnose(
+    kind: str, function: str, probes: Iterable[Probe], records: dict[str, Record], form: Limits | None = None
+) -> list[Finding]:
     """All that is to be said about one function, the likeliest cause first."""
-    case = Case(kind, function, probes, records)
+    case = Case(kind, function, probes, records, form)
     if not any("value" in outcome.record for outcome in case.learner.values()):
         return [cannot_run(case)]
     for probe in case.probes.values():
@@ -41,7 +43,7 @@ def formula(case: Case, plain: list[Probe], masked: list[Probe], batch: list[Pro
     bare, with_mask = formulas(case, plain, batch, masked)
     found = (*(bare or ()), *(with_mask or ()))
     for mutant, edit in sorted(found, key=lambda form: position(case, form)):
-        where = masked if mutants.touches_mask(edit) else plain
+        where = masked if mutants.touches_mask(edit, kind=case.kind) else plain
         others = tuple(e for e in case.edits if e is not edit)
         shows = [p for p in where if not case.agrees_with(p, others)]
         case.tell(mutant.id, case.first_wrong(shows) or case.first_wrong([*where, *batch]))
@@ -92,7 +94,7 @@ def wrong_type(case: Case, plain: list[Probe]) -> bool:
     for probe, outcome in zip(plain, outcomes):
         right = case.right[probe.name]
         if outcome.arrays is None and "value" in outcome.record and right is not None:
-            backward = case.kind.endswith("backward")
+            backward = mutants.base_kind(case.kind).endswith("backward")
             want = "a tuple of three arrays dQ, dK, dV" if backward else "one array, or (out, weights)"
             nothing = outcome.record["value"]["type"] == "NoneType"
             problem = outcome.problem[0].upper() + outcome.problem[1:]
@@ -113,7 +115,7 @@ def inputs(case: Case) -> None:
     for probe in case.probes.values():
         record = case.learner[probe.name].record
         if record.get("changed"):
-            names = ", ".join(KINDS[case.kind][i] for i in record["changed"])
+            names = ", ".join(ARGUMENTS[mutants.base_kind(case.kind)][i] for i in record["changed"])
             what = f"It changes {names} in place, so a second call with the same arrays differs."
             case.tell("inputs-modified", probe, message=what)
         elif probe.read_only and "read-only" in record.get("message", ""):

@@ -24,7 +24,7 @@ def forms(kind: str, masked: bool) -> Combination:
     for mutant in MUTANTS:
         for edit in mutant.edits if mutant.id not in SILENT else ():
             text = mutants.source(kind, (edit,))
-            if edit.keys() & named.keys() and text not in seen and mutants.touches_mask(edit) == masked:
+            if edit.keys() & named.keys() and text not in seen and mutants.shows(edit, kind, masked):
                 seen.add(text)
                 found.append((mutant, edit))
     return tuple(found)
@@ -50,13 +50,22 @@ def formulas(
     return (candidates[0] if candidates else None), None
 
 
+def possible(case: Case, edit: Edit) -> bool:
+    """Whether a program of this form has the lines that an edit changes."""
+    heads, out = edit.keys() & {"split", "join", "share"}, "output" in edit
+    return case.form is None or not ((heads and not case.form.heads) or (out and not case.form.output))
+
+
 def explain(case: Case, probes: list[Probe], masked: bool) -> list[Combination]:
     """No mutant, one, or two of them: the fewest that give the learner's outcome on every probe."""
-    ordered, known = sorted(probes, key=lambda p: p.size), forms(case.kind, masked)
+    ordered = sorted(probes, key=lambda p: p.size)
+    known = tuple(one for one in forms(case.kind, masked) if possible(case, one[1]))
     often = [
         (mutant, edit)
         for mutant, edit in known
-        if edit in mutant.edits[: PAIRED // 2 if FILL in str(edit) else PAIRED] and "when" not in edit
+        if edit in mutant.edits[: PAIRED // 2 if FILL in str(edit) else PAIRED]
+        and "when" not in edit
+        and "ones_like" not in str(edit)
     ]
     for combinations_of in ([()], combinations(known, 1), combinations(often, 2)):
         tried = (fits(case, combination, ordered) for combination in combinations_of)

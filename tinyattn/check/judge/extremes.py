@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from ..known import mutants
 from ..known.mutants import BY_ID, FILL
-from ..known.probes import KINDS, Probe
-from .case import Case
+from ..known.probes import Probe
+from .case import Case, shown
 from .explain import Form, forms
 from .outcome import close, evaluate, finite
 
@@ -125,17 +126,18 @@ def small_print(case: Case, formula: tuple[Form, ...]) -> None:
 def returned_weights(case: Case, probe: Probe) -> None:
     """The weights that come with the output are those of the formula."""
     weights = case.learner[probe.name].weights
-    if weights is None or case.kind == "multi_head_attention":
+    if weights is None or mutants.base_kind(case.kind) in ("multi_head_attention", "attention_layer"):
         return
     Q, K, *rest = probe.args
     if case.kind == "cross_attention":
         Q, K, rest = Q @ rest[0], K @ rest[1], [None]
-    right = evaluate("scaled_dot_product_attention", (), Probe("", "", (Q, K, np.eye(len(K)), *rest[1:])))
+    kind = case.kind if case.kind.startswith("scaled") else "scaled_dot_product_attention"
+    right = evaluate(kind, (), Probe("", "", (Q, K, np.eye(len(K)), *rest[1:])))
     if right and not close((weights,), right) and not case.told("property-weights"):
         case.tell("property-weights")
         case.findings[-1].evidence = {
             "input": probe.name,
-            "arguments": dict(zip(KINDS[case.kind], probe.args)),
+            "arguments": shown(case.kind, probe.args),
             "yours": {"weights": weights},
             "right": {"weights": right[0]},
         }

@@ -98,7 +98,7 @@ def evaluate(kind: str, edits: tuple[Edit, ...], probe: Probe, fill: float = -10
     with np.errstate(all="ignore"):
         try:
             value = function(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in probe.args))
-        except (ValueError, IndexError):
+        except (ValueError, IndexError, TypeError, NameError, AttributeError, ZeroDivisionError):
             return None
     return value if isinstance(value, tuple) else (value,)
 

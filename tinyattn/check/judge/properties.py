@@ -146,8 +146,35 @@ TEXTS = {  # id: message, hint, the lesson's sentence
             f"Write the chain rule from the output down to {x}, shapes included.",
             SCORE,
         )
-        for x in "QKV"
+        for x in ("Q", "K", "V", "X", "Wq", "Wk", "Wv")
     },
+    "mask-pair-opposite": (
+        "{attention}(Q, K, V, {maker}(n)) sees only the future: the two functions mean opposite things by their mask, "
+        "each of them is right alone.",
+        "Which of the two means `may attend`, and which `blocked`? Let both follow one convention.",
+        CAUSAL,
+    ),
+    "mask-pair-opposite/other": (
+        "{attention}(Q, K, V, {maker}(n)) is not causal attention, though each of the two is right alone: they do not "
+        "agree about what the numbers in a mask mean.",
+        "Print the mask for n = 3, and follow it through the attention line by line.",
+        CAUSAL,
+    ),
+    "property-mask-convention/blocked": (
+        "{one} means blocked in its mask, as in torch.nn.MultiheadAttention; it is judged so.",
+        "F.scaled_dot_product_attention and tinyattn mean the opposite: True = may attend.",
+        CAUSAL,
+    ),
+    "property-mask-convention/added": (
+        "Its mask is added to the scores (0 = may attend, −∞ = may not); it is judged so.",
+        "",
+        CAUSAL,
+    ),
+    "property-mask-convention/numbers": (
+        "Its mask holds numbers, 1 = may attend and 0 = may not; it is judged so.",
+        "",
+        CAUSAL,
+    ),
     "property-weights": (
         "The output is right; the weights returned with it are not those used.",
         "Return the very array that multiplies V.",

@@ -22,7 +22,7 @@ def unknown(case: Case, plain: list[Probe]) -> None:
     if len(case.findings) == before and sum(case.is_right(p, 5e-3) for p in fair) > 0.8 * len(plain):
         case.tell("property-precision", case.first_wrong(fair))
         return
-    if case.kind.endswith("backward"):
+    if "backward" in case.kind:
         gradients(case, fair)
     else:
         properties(case)
@@ -36,7 +36,8 @@ def unknown(case: Case, plain: list[Probe]) -> None:
 
 def gradients(case: Case, probes: list[Probe]) -> None:
     """Which of dQ, dK, dV is wrong, each on its first input that shows it."""
-    for i, name in enumerate(("dQ", "dK", "dV")):
+    names = ("dX", "dWq", "dWk", "dWv") if case.kind.startswith("self") else ("dQ", "dK", "dV")
+    for i, name in enumerate(names):
         for probe in probes:
             yours, right = case.learner[probe.name].arrays, case.right[probe.name]
             if yours and right and not close((*right[:i], yours[i], *right[i + 1 :]), right):
@@ -103,7 +104,7 @@ def scale(case: Case) -> None:
 
 def stateful(case: Case) -> None:
     """The same call gives the same answer, and another mask another one."""
-    again, base = case.learner["base, once more"].arrays, case.learner["base"].arrays
+    again, base = (case.learner[n].arrays if n in case.learner else None for n in ("base, once more", "base"))
     if base is not None and again is not None and not close(again, base, 1e-6):
         case.tell("property-same-answer-twice", case.probes["base, once more"], expected=base)
     first, second = (case.probes.get(f"mask, square, {which}") for which in ("not causal", "another one"))

@@ -197,7 +197,10 @@ MUTANTS = [
         "the scores are divided by √d_model instead of √d_head: too flat by √num_heads",
         "Over how many terms does one head's dot product run?",
         SCALE,
-        ({"attend": "heads = scaled_dot_product_attention(Q / np.sqrt(num_heads), K, V, mask)"},),
+        (
+            {"attend": "heads = scaled_dot_product_attention(Q / np.sqrt(num_heads), K, V, mask)"},
+            {"attend": "heads = scaled_dot_product_attention(Q * np.sqrt(Q.shape[-1] / X.shape[-1]), K, V, mask)"},
+        ),
     ),
     Mutant(
         "scale-after-softmax",
@@ -266,7 +269,10 @@ MUTANTS = [
         "the mask works the wrong way round: attention goes only where it is forbidden",
         "Here True means may attend. (torch.nn.MultiheadAttention means the opposite.)",
         CAUSAL,
-        ({"which": "allowed = ~mask"},),
+        (
+            {"which": "allowed = ~mask"},
+            *({"when": "if True:", "which": f"allowed = ~{t.format(k=k)}"} for k in (0, -1) for t in (_OWN, _OWN_LATE)),
+        ),
     ),
     Mutant(
         "mask-transposed",
@@ -557,17 +563,178 @@ MUTANTS = [
         ({"sum": "return dQ, dK, dV"},),
         "note",
     ),
+    Mutant(
+        "scale-n",
+        "the scores are divided by √n, the number of queries or keys, instead of √dk, the width of a key",
+        "The variance of q·k grows with the number of its terms. How many products does one score sum?",
+        SCALE,
+        tuple({"scale": f"scores = scores / np.sqrt({n})"} for n in ("scores.shape[-2]", "scores.shape[-1]")),
+    ),
+    Mutant(
+        "scale-precedence",
+        "dk ** 1 / 2 is (dk ** 1) / 2, half of dk: ** binds tighter than /, and the root is dk ** 0.5",
+        "Print dk ** 1 / 2 for dk = 64.",
+        SCALE,
+        ({"scale": "scores = scores / (dk**1 / 2)"}, {"scale": "scores = scores * (dk**-1 / 2)"}),
+    ),
+    Mutant(
+        "scale-floor",
+        "// or int() rounds down to whole numbers: scores that differ by less than 1 become equal, or √dk is truncated",
+        "What is 7 // 2, and what is 7 / 2?",
+        SCALE,
+        (
+            {"scale": "scores = scores // np.sqrt(dk)"},
+            {"scale": "scores = scores / (np.sqrt(dk) // 1)"},
+            {"scale": "scores = np.trunc(scores / np.sqrt(dk))"},
+            {"scale": "scores = np.round(scores / np.sqrt(dk))"},
+            {"scale": "scores = scores / np.round(np.sqrt(dk))"},
+        ),
+    ),
+    Mutant(
+        "softmax-twice",
+        "the softmax is taken twice: the second one flattens what the first one decided",
+        "Weights lie between 0 and 1. What does a softmax make of numbers that differ by less than 1?",
+        ROWS,
+        (
+            {
+                "normalise": "{}\nweights = np.exp(weights)\nweights = weights / weights.sum(axis=-1, keepdims=True)",
+            },
+        ),
+    ),
+    Mutant(
+        "softmin",
+        "the scores enter with a minus: the least similar key gets the most attention",
+        "Which key should win, the one with the largest score or the one with the smallest?",
+        ROWS,
+        (
+            {"scale": "{}\nscores = -scores"},
+            {"shift": "scores = scores.max(axis=-1, keepdims=True) - scores"},
+            {"shift": "scores = scores.min(axis=-1, keepdims=True) - scores"},
+        ),
+    ),
+    Mutant(
+        "weights-thresholded",
+        "small weights are cut off: what is under a threshold counts as 0",
+        "A softmax gives every allowed key a share, however small. Who takes it away?",
+        ROWS,
+        tuple(
+            {"normalise": f"{{}}\nweights = np.where(weights < {t}, 0.0, weights){more}"}
+            for t in (0.1, 0.05, 0.01, 0.2, 0.001)
+            for more in ("", "\nweights = weights / weights.sum(axis=-1, keepdims=True)")
+        ),
+    ),
+    Mutant(
+        "accumulator-not-rescaled",
+        "a new running maximum must rescale what was summed so far by exp(old − new): the accumulator is not rescaled",
+        "The sum so far was taken relative to the old maximum. What turns it into one relative to the new?",
+        ROWS,
+        tuple(
+            {
+                "exp": "last = np.minimum(np.arange(scores.shape[-1]) // "
+                f"{block} * {block} + {block - 1}, scores.shape[-1] - 1)\n"
+                "running = np.maximum.accumulate(scores, axis=-1)[..., last]\n"
+                "weights = np.exp(scores - running)",
+                **more,
+            }
+            for block in (1, 2, 4, 16, 3, 5, 8, 32)
+            for more in (
+                {"normalise": "weights = weights / np.exp(scores).sum(axis=-1, keepdims=True)"},
+                {},
+            )
+        ),
+    ),
+    Mutant(
+        "weights-not-used",
+        "the weights never mix the values: each token gets its own value back, whatever the weights are",
+        "Over which axis must weights (n, m) and V (m, dv) be summed?",
+        SCORE,
+        (
+            {"mix": "return weights.sum(axis=-1, keepdims=True) * V"},
+            {"mix": "return weights * V"},
+            {"mix": "return np.broadcast_to(V, (*weights.shape[:-1], V.shape[-1]))"},
+        ),
+    ),
+    Mutant(
+        "mask-fill-nan",
+        "masked scores are set to NaN, and one NaN makes the whole row NaN",
+        "What is max(NaN, 1)? Which number has an exponential of 0?",
+        CAUSAL,
+        ({"mask": "scores = np.where(allowed, scores, np.nan)"},),
+    ),
+    Mutant(
+        "padding-or-causal",
+        "the causal and the padding mask are joined by | (or) where both must hold (&): the future is seen",
+        "A key must lie in the past and be a real token. Which of & and | says that?",
+        CAUSAL,
+        tuple(
+            {"when": "if True:", "which": f"allowed = {t} if mask is None else mask | {t}"}
+            for t in (text.format(k=0) for text in (_OWN, _OWN_LATE))
+        ),
+    ),
+    Mutant(
+        "heads-same-slice",
+        "every head takes the same slice of the features: all heads are copies of the first one",
+        "Which columns belong to head 1? Where does the head's number enter?",
+        HEADS,
+        tuple(
+            {
+                "split": "A = A.reshape(*A.shape[:-1], num_heads, -1).swapaxes(-2, -3)\n"
+                f"return np.repeat(A[..., {which}, :, :], num_heads, axis=-3)"
+            }
+            for which in (":1", "-1:")
+        ),
+    ),
+    Mutant(
+        "kv-heads-tiled",
+        "the shared key/value heads are tiled (0, 1, 0, 1) where neighbouring query heads share one (0, 0, 1, 1): "
+        "np.repeat, not np.tile",
+        "Print np.tile([0, 1], 2) and np.repeat([0, 1], 2).",
+        HEADS,
+        ({"share": "K, V = (np.concatenate([A] * (num_heads // num_kv_heads), axis=-3) for A in (K, V))"},),
+    ),
+    Mutant(
+        "backward-path-missing",
+        "X feeds Q, K and V, so dL/dX = dQ Wqᵀ + dK Wkᵀ + dV Wvᵀ: one of the three paths is left out",
+        "Which of dQ @ Wqᵀ, dK @ Wkᵀ and dV @ Wvᵀ (the path through the values) does your dX lack?",
+        THREE,
+        (
+            {"dX": "dX = dQ @ Wq.T + dK @ Wk.T"},
+            {"dX": "dX = dQ @ Wq.T + dV @ Wv.T"},
+            {"dX": "dX = dK @ Wk.T + dV @ Wv.T"},
+            {"dX": "dX = dV @ Wv.T"},
+            {"dX": "dX = dQ @ Wq.T"},
+        ),
+    ),
 ]
 BY_ID = {mutant.id: mutant for mutant in MUTANTS}
 
 _ANCHOR = re.compile(r"^( *)(.*?)  #: (\w+)")
-_CALLS = {
+_CALLS: dict[str, tuple[str, ...]] = {
     "causal_mask": (),
+    "softmax": (),
+    "attention_layer": ("attention_weights", "scaled_dot_product_attention"),
+    "self_attention_backward": ("attention_weights",),
     "scaled_dot_product_attention": ("attention_weights",),
     "multi_head_attention": ("attention_weights", "scaled_dot_product_attention"),
     "cross_attention": ("attention_weights", "scaled_dot_product_attention"),
     "scaled_dot_product_attention_backward": ("attention_weights",),
 }
+
+
+_LATE = "np.tri(*scores.shape[-2:], scores.shape[-1] - scores.shape[-2], dtype=bool)"
+_EARLY = "np.tri(*scores.shape[-2:], dtype=bool)"
+_BASES: dict[str, Edit] = {  # conventions that are no mistakes: "kind/late" is that kind's program, always causal
+    "": {},
+    **{
+        name: {"when": "if True:", "which": f"allowed = {triangle} if mask is None else mask & {triangle}"}
+        for name, triangle in (("late", _LATE), ("early", _EARLY))
+    },
+}
+
+
+def base_kind(kind: str) -> str:
+    """The kind without its convention."""
+    return kind.partition("/")[0]
 
 
 @cache
@@ -580,7 +747,9 @@ def _lines(function: str) -> list[tuple[str, str, str]]:
 @cache
 def lines_named(kind: str) -> dict[str, str]:
     """The named lines of a right program, in the order of the data: {"scale": "scores = scores / …"}."""
-    return {name: code for f in (*_CALLS[kind], kind) for _, code, name in _lines(f) if name}
+    plain, _, base = kind.partition("/")
+    named = {name: code for f in (*_CALLS[plain], plain) for _, code, name in _lines(f) if name}
+    return {name: _BASES[base].get(name, code) for name, code in named.items()}
 
 
 def _texts(kind: str, edits: tuple[Edit, ...]) -> tuple[str, ...] | None:
@@ -599,7 +768,7 @@ def _texts(kind: str, edits: tuple[Edit, ...]) -> tuple[str, ...] | None:
             indent + (text[name].replace("\n", "\n" + indent) if name else code)
             for indent, code, name in _lines(function)
         )
-        for function in (*_CALLS[kind], kind)
+        for function in (*_CALLS[base_kind(kind)], base_kind(kind))
     )
 
 
@@ -624,7 +793,7 @@ def _assemble(kind: str, texts: tuple[str, ...]) -> Callable[..., Any]:
     namespace = {**vars(reference), FILL: -10.0}
     for text in texts:
         exec(_code(text), namespace)
-    function: Callable[..., Any] = namespace[kind]
+    function: Callable[..., Any] = namespace[base_kind(kind)]
     return function
 
 
@@ -634,6 +803,13 @@ def program(kind: str, edits: tuple[Edit, ...] = ()) -> Callable[..., Any] | Non
     return None if texts is None else _assemble(kind, texts)
 
 
-def touches_mask(edit: Edit) -> bool:
-    """An edit that shows only when a mask is given."""
-    return bool(edit.keys() & {"which", "mask"}) and "when" not in edit
+def touches_mask(edit: Edit, kind: str = "") -> bool:
+    """An edit that shows only when a mask is given; what is always causal shows it always."""
+    return bool(edit.keys() & {"which", "mask"}) and "when" not in edit and "/" not in kind
+
+
+def shows(edit: Edit, kind: str, masked: bool) -> bool:
+    """Whether an edit is to be looked for with masks (or without)."""
+    if "/" in kind:
+        return not masked or bool(edit.keys() & {"which", "mask"})
+    return touches_mask(edit) == masked

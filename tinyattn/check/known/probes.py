@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .reference import Array, causal_mask
+from .reference import Affine, Array, causal_mask
 
 KINDS = {  # what is checked, by name, and the names of its arguments
     "scaled_dot_product_attention": ("Q", "K", "V", "mask"),
@@ -266,9 +266,226 @@ def probes(kind: str) -> list[Probe]:
     """Every call that is made of a function, in order; the base once more at the end, and read-only."""
     if kind == "causal_mask":
         return [Probe(f"n = {n}", "plain", (n,)) for n in (3, 1, 2, 4, 5, 17)]
+    if kind not in _MAKERS:
+        return within(kind, Limits(heads=True, shared=True, output=True, width="d = h·dk", square=True))
     made = list(_MAKERS[kind](np.random.default_rng(2017)))
     base = next(p for p in made if p.name == "base")
     made.append(Probe("base, once more", "again", base.args))
     made.append(Probe("read-only arrays", "read-only", base.args, read_only=True))
     masked = [p for p in made if p.name == "its boolean twin"]
     return made + [Probe("read-only arrays and mask", "read-only", p.args, read_only=True) for p in masked]
+
+
+# ---- the inputs for a program of a form that was read off it --------------------------------------------------
+
+ARGUMENTS = KINDS | {
+    "softmax": ("x",),
+    "attention_layer": ("X", "Xk", "Xv", "Wq", "Wk", "Wv", "Wo", "num_heads", "num_kv_heads", "mask"),
+    "self_attention_backward": ("dO", "X", "Wq", "Wk", "Wv"),
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a form can take: it decides which probes are made and kept."""
+
+    mask: bool = True
+    key_mask: bool = False  # the mask may only differ by key
+    square: bool = False  # as many keys as queries
+    equal: bool = False  # values as wide as keys
+    lead: tuple[int, ...] = (0, 1, 2)  # numbers of leading axes
+    lift: int = 0  # leading axes that a 2-D probe gets
+    heads: bool = False
+    shared: bool = False  # key/value heads of their own number
+    output: bool = False  # an output projection
+    width: str = "free"  # of a layer: "free", "dk = dv", "d = h·dk"
+    biases: bool = False
+    vector: bool = False  # a softmax of one vector
+    sizes: tuple[int, ...] = ()  # the only sizes there are (a script's)
+    causal: bool = False
+    longest: int = 1 << 30
+
+    def takes(self, probe: Probe, arrays: int) -> bool:
+        """Whether a probe of scaled_dot_product_attention (or its backward) is within the limits."""
+        *given, last = [a for a in probe.args if isinstance(a, np.ndarray)][:arrays]
+        Q, K, V = (*given, last)[-3:]
+        lead = max(Q.ndim - 2, 0) or self.lift
+        mask = probe.args[arrays] if len(probe.args) > arrays else None
+        return (
+            (mask is None or (self.mask and (not self.key_mask or bool((mask == mask[..., :1, :]).all()))))
+            and (not self.square or Q.shape[-2] == K.shape[-2])
+            and (not self.equal or Q.shape[-1] == V.shape[-1])
+            and lead in self.lead
+            and max(Q.shape[-2], K.shape[-2]) <= self.longest
+            and (not self.sizes or (Q.shape[-2], K.shape[-2], Q.shape[-1], V.shape[-1]) == self.sizes)
+        )
+
+
+def within(kind: str, limits: Limits) -> list[Probe]:
+    """The probes of a kind for a program of this form."""
+    plain, rng = kind.partition("/")[0], np.random.default_rng(1706)
+    if plain == "causal_mask":
+        return [Probe(f"n = {n}", "plain", (n,)) for n in (3, 1, 2, 4, 5, 17)]
+    if plain == "softmax":
+        made = list(_softmax(rng, limits))
+    elif plain == "attention_layer":
+        made = list(_layer(rng, limits))
+    elif plain == "self_attention_backward":
+        made = list(_self_backward(rng))
+    else:
+        backward = plain.endswith("backward")
+        made = list(_MAKERS[plain](rng)) + list(_squares(rng, limits, backward))
+        if limits.causal:
+            made = [p for p in made if p.group != "pair" or p.name in ("base", "causal base", "the future changed")]
+        made = [p for p in made if limits.takes(p, 3 + backward)]
+    base = next((p for p in made if p.name == "base"), next((p for p in made if p.group == "plain"), None))
+    if base is None:
+        return made
+    if base.name != "base":
+        base = Probe("base", "pair", base.args)
+        made.append(base)
+    made.append(Probe("base, once more", "again", base.args))
+    made.append(Probe("read-only arrays", "read-only", base.args, read_only=True))
+    masked = [p for p in made if p.name == "its boolean twin"]
+    return made + [Probe("read-only arrays and mask", "read-only", p.args, read_only=True) for p in masked]
+
+
+def _squares(rng: np.random.Generator, limits: Limits, backward: bool) -> Iterator[Probe]:
+    """More inputs with n = m, and of a script's sizes; scores that a causal mask has to keep out."""
+    sizes = [(6, 6, 3, 4), (7, 7, 2, 5), (3, 3, 5, 5), (9, 9, 16, 16), (2, 2, 4, 3)]
+    for n, m, dk, dv in [limits.sizes] * 4 if limits.sizes else sizes if limits.square or limits.causal else []:
+        Q, K, V = (rng.normal(size=s) for s in ((n, dk), (m, dk), (m, dv)))
+        dO = (rng.normal(size=(n, dv)),) * backward
+        yield Probe(f"{n} × {m}, widths {dk} and {dv}", "plain", (*dO, Q, K, V))
+    if backward:
+        return
+    for n, m, dk, dv in [limits.sizes] if limits.sizes else [(5, 5, 3, 4), (4, 4, 4, 4)]:
+        Q, K, V = (rng.normal(size=s) for s in ((n, dk), (m, dk), (m, dv)))
+        yield Probe("logits × 3600, square", "large", (3600 * np.round(2 * Q + 0.3), np.round(2 * K) + 0.5, V))
+        rows = np.zeros((n, dk))
+        rows[:, 0] = np.linspace(1, -1, n)
+        keys = np.zeros((m, dk))
+        keys[:, 0] = 1 + np.arange(m) % 3 / 4
+        yield Probe("rows far apart, square", "large", (1e5 * rows, keys, V))
+        if limits.causal:
+            late = np.zeros((m, dk))
+            late[:, 0] = np.arange(m) * 30.0 * np.sqrt(dk)
+            yield Probe("later keys score higher", "plain", (np.eye(n, dk, dtype=float) * 0 + np.eye(1, dk), late, V))
+
+
+def _softmax(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
+    def rows(*shape: int) -> Array:
+        return rng.normal(size=shape[-1:] if limits.vector else shape)
+
+    small = np.array([[1.0, 2, 3], [0, 0, 1]])
+    yield Probe("2 × 3", "plain", (small[0] if limits.vector else small,))
+    for shape in ((3, 5), (5, 3), (4, 4), (1, 6), (6, 1), (3, 4)):
+        yield Probe(f"{shape[0]} × {shape[1]}", "plain", (2 * rows(*shape),))
+    if not limits.vector:
+        for shape3 in ((2, 3, 5), (2, 3, 4, 5)):
+            if len(shape3) - 2 in limits.lead:
+                yield Probe(" × ".join(map(str, shape3)), "batch", (rows(*shape3),))
+    for name, low, high in (("scores of 1000", 1000.0, 1001.0), ("scores of −100000", -1e5, -1e5 + 2)):
+        numbers = np.linspace(low, high, 8).reshape(2, 4)
+        yield Probe(name, "large", (numbers[0] if limits.vector else numbers,))
+    far = np.array([[1e5, 1e5 - 1, 0], [0, 1, 2], [-1e5, -1e5, -1e5 - 1]])
+    yield Probe("scores up to ±100000", "large", (far[0] if limits.vector else far,))
+    if not limits.vector:
+        yield Probe("base", "pair", (rows(4, 3),))
+
+
+def _layer(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
+    def inputs(n: int, m: int, heads: int, dk: int, *batch: int, scale: float = 1.5) -> tuple[Any, ...]:
+        shared = max(1, heads // 2) if limits.shared else heads
+        if limits.sizes:
+            n, m, d, dk, dv, heads, out = limits.sizes
+            shared, batch = heads, ()
+        else:
+            dv, out = dk if limits.width != "free" else dk + 1, 0
+            d = heads * dk if limits.width == "d = h·dk" else heads * dk + 3
+            out = d if limits.width == "d = h·dk" else d + 1
+        X = scale * rng.normal(size=(*batch, n, d))
+        Xk = X if limits.square else scale * rng.normal(size=(*batch, m, d))
+        Xv = X if limits.square else scale * rng.normal(size=(*batch, m, d))
+
+        def weight(rows: int, columns: int) -> Any:
+            W = rng.normal(size=(rows, columns)) / np.sqrt(rows)
+            return Affine(W, rng.normal(size=columns)) if limits.biases else W
+
+        Wq, Wk, Wv = weight(d, heads * dk), weight(d, shared * dk), weight(d, shared * dv)
+        Wo = weight(heads * dv, out) if limits.output else np.eye(heads * dv)
+        return X, Xk, Xv, Wq, Wk, Wv, Wo, heads, shared
+
+    many = (2, 3, 4) if limits.heads else (1, 1, 1)
+    if limits.shared:
+        many = (2, 4, 4)
+    m = 3 if limits.square else 4
+    yield Probe("3 tokens", "plain", inputs(3, m, many[0], 2))
+    for name, shape in {
+        "one token": (1, 4, many[0], 3),
+        "5 tokens": (5, 7, many[0], 3),
+        "the same sizes again": (5, 7, many[0], 3),
+        "5 tokens, more heads": (5, 7, many[1], 2),
+        "6 tokens": (6, 6, many[0], 3),
+        "7 tokens, 4 heads": (7, 5, many[2], 3),
+        "4 tokens, width 4": (4, 4, many[0], 4),
+        "wide": (5, 7, many[1], 16),
+        "long": (41, 53, many[0], 3),
+    }.items():
+        yield Probe(name, "plain", inputs(*shape))
+
+    def holes(n: int, m: int) -> Array:
+        mask = irregular(rng, n, m)
+        return np.broadcast_to(mask[:1], (n, m)).copy() if limits.key_mask else mask
+
+    if limits.mask:
+        for name, shape in {
+            "mask, 3 tokens": (3, m, many[0], 2),
+            "mask, not causal": (5, 7, many[0], 3),
+            "mask, another one": (5, 7, many[0], 3),
+            "mask, more heads": (6, 5, many[1], 3),
+        }.items():
+            args = inputs(*shape)
+            yield Probe(name, "masked", (*args, holes(shape[0], args[1].shape[-2])))
+        if not limits.key_mask and not limits.causal:
+            args = inputs(7, 7, many[1], 2)
+            yield Probe("mask, causal", "masked", (*args, causal_mask(7)))
+            args = inputs(3, 3, many[0], 2, scale=60.0)
+            yield Probe("mask, a strict fill is due", "masked", (*args, causal_mask(3)))
+    for name, batch in (("batch", (2,)), ("batch of 3", (3,)), ("two leading axes", (2, 4))):
+        if len(batch) in limits.lead:
+            yield Probe(name, "batch", inputs(5, 7, many[1], 2, *batch))
+    for factor in (100.0, 400.0):
+        yield Probe(f"large scores, inputs × {factor:.0f}", "large", inputs(5, 7, many[0], 3, scale=factor))
+    if limits.causal:
+        X, Xk, Xv, *rest = inputs(4, 4, many[0], 3)
+        grow = np.arange(1, 1 + Xk.shape[-2])[:, None] ** 2
+        yield Probe(
+            "later tokens are larger",
+            "plain",
+            (X * grow, X * grow, X * grow, *rest) if limits.square else (X, Xk * grow, Xv, *rest),
+        )
+    X, Xk, Xv, *rest = inputs(4, 5, many[0], 3)
+    yield Probe("base", "pair", (X, Xk, Xv, *rest))
+    if limits.sizes:
+        return
+    order = [2, 0, 3, 1]
+    if not limits.causal:
+        turned = (X[order],) * 3 if limits.square else (X[order], Xk, Xv)
+        yield Probe("queries permuted", "pair", (*turned, *rest))
+    if limits.mask and limits.square and not limits.key_mask:
+        later = X + np.array([[0], [0], [0], [2]])
+        yield Probe("causal base", "pair", (X, X, X, *rest, causal_mask(4)))
+        yield Probe("the future changed", "pair", (later, later, later, *rest, causal_mask(4)))
+
+
+def _self_backward(rng: np.random.Generator) -> Iterator[Probe]:
+    for name, (n, d, dk, dv) in {
+        "2 tokens": (2, 3, 2, 2),
+        "5 tokens": (5, 4, 3, 3),
+        "4 tokens": (4, 6, 5, 5),
+        "7 tokens": (7, 3, 2, 2),
+        "square": (4, 4, 4, 4),
+    }.items():
+        Wq, Wk, Wv = (rng.normal(size=(d, w)) for w in (dk, dk, dv))
+        yield Probe(name, "plain", (rng.normal(size=(n, dv)), rng.normal(size=(n, d)), Wq, Wk, Wv))

@@ -79,3 +79,67 @@ def sum_to(gradient: Array, shape: tuple[int, ...]) -> Array:
     stretched = tuple(len(extra) + i for i, size in enumerate(shape) if size == 1)
     summed: Array = gradient.sum(axis=extra + stretched, keepdims=True)
     return summed.reshape(shape)
+
+
+def softmax(x: Array) -> Array:
+    """Shares of 1 along the last axis."""
+    scores = x
+    scores = scores - scores.max(axis=-1, keepdims=True)  #: shift
+    weights: Array = np.exp(scores)  #: exp
+    weights = weights / weights.sum(axis=-1, keepdims=True)  #: normalise
+    return weights
+
+
+def attention_layer(
+    X: Array,
+    Xk: Array,
+    Xv: Array,
+    Wq: Array,
+    Wk: Array,
+    Wv: Array,
+    Wo: Array,
+    num_heads: int = 1,
+    num_kv_heads: int = 1,
+    mask: Array | None = None,
+) -> Array:
+    """Any layer of attention: own sources for queries, keys and values, heads, and shared key/value heads."""
+    *batch, n, _ = X.shape
+
+    def split(A: Array, count: int = num_heads) -> Array:
+        return A.reshape(*A.shape[:-1], count, -1).swapaxes(-2, -3)  #: split     -> (..., heads, n, d_head)
+
+    Q, K, V = split(X @ Wq), split(Xk @ Wk, num_kv_heads), split(Xv @ Wv, num_kv_heads)  #: project
+    K, V = (np.repeat(A, num_heads // num_kv_heads, axis=-3) for A in (K, V))  #: share
+    heads = scaled_dot_product_attention(Q, K, V, mask)  #: attend
+    joined = heads.swapaxes(-2, -3).reshape(*batch, n, -1)  #: join     -> (..., n, d_model)
+    return joined @ Wo  #: output
+
+
+def self_attention_backward(dO: Array, X: Array, Wq: Array, Wk: Array, Wv: Array) -> tuple[Array, Array, Array, Array]:
+    """dO = dL/d(out)  ->  dL/dX, dL/dWq, dL/dWk, dL/dWv.   X feeds Q, K and V: its gradient has three parts."""
+    Q, K, V = X @ Wq, X @ Wk, X @ Wv
+    P = attention_weights(Q, K)
+    dV = P.swapaxes(-1, -2) @ dO  #: dV
+    dP = dO @ V.swapaxes(-1, -2)  #: dP
+    dS = P * (dP - (dP * P).sum(axis=-1, keepdims=True))  #: dS
+    dQ = dS @ K / np.sqrt(Q.shape[-1])  #: dQ
+    dK = dS.swapaxes(-1, -2) @ Q / np.sqrt(Q.shape[-1])  #: dK
+    dX = dQ @ Wq.T + dK @ Wk.T + dV @ Wv.T  #: dX
+    return dX, X.T @ dQ, X.T @ dK, X.T @ dV  #: dW
+
+
+class Affine:
+    """A weight with a bias, used as a weight is: X @ Affine(W, b) = X W + b."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, weight: Array, bias: Array):
+        self.weight, self.bias, self.shape, self.size = weight, bias, weight.shape, weight.size + bias.size
+
+    def __rmatmul__(self, X: Array) -> Array:
+        product: Array = X @ self.weight
+        return product + self.bias
+
+    @property
+    def T(self) -> "Affine":
+        return Affine(self.weight.T, self.bias)

@@ -1,15 +1,18 @@
-"""Starts the child process (child.py), gives it one time limit, and reads back what it wrote."""
+"""Somebody's code in a process of its own, under limits, and what it wrote down line by line.
+
+The child is a fork where that can be (a notebook's functions exist nowhere else), else a new Python; where neither
+can be had, as in a browser, the calls are made here.
+"""
 
 import contextlib
 import io
 import json
-import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from ..known.probes import BATCHED, KINDS, Probe, probes
+from ..read.study import study_object
 from . import child
 
 TIME_LIMIT = 10.0  # seconds for all calls together
+OUTPUT = 64 << 20  # bytes that a child may write
 Plan = dict[str, list[Probe]]
 
 
@@ -31,6 +36,8 @@ class Run:
     records: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     said: dict[str, str] = field(default_factory=dict)
+    forms: dict[str, dict[str, Any]] = field(default_factory=dict)  # per function what was read off it
+    pairs: list[dict[str, Any]] = field(default_factory=list)  # a mask function and an attention, together
     load: dict[str, Any] | None = None
     broke: dict[str, Any] | None = None  # how the child ended, if not by itself
 
@@ -39,8 +46,8 @@ def full_plan() -> Plan:
     return {kind: probes(kind) for kind in KINDS}
 
 
-def _job(path: str, function: str | None, plan: Plan, kind: str | None) -> dict[str, Any]:
-    calls = {name: [(p.name, p.args, p.read_only) for p in ps] for name, ps in plan.items()}
+def _job(path: str, function: str | None, plan: Plan | None, kind: str | None) -> dict[str, Any]:
+    calls = plan if plan is None else {name: [(p.name, p.args, p.read_only) for p in ps] for name, ps in plan.items()}
     return {"path": path, "function": function, "kind": kind, "plan": calls, "batched": BATCHED}
 
 
@@ -55,6 +62,9 @@ def _read(lines: list[str], ended: str | None) -> Run:
         if "kind" in record:
             name = record["function"]
             run.kinds[name], run.records[name] = record["kind"], {}
+            run.forms[name] = record
+        elif "pair" in record:
+            run.pairs.append(record)
         elif "probe" in record:
             run.records[name][record["probe"]] = record
         elif "begin" in record:
@@ -79,90 +89,117 @@ def run_file(
     kind: str | None = None,
     limit: float = TIME_LIMIT,
 ) -> Run:
-    """Load a learner's file in a child process and make the planned calls."""
-    path = str(Path(path).resolve())
-    with tempfile.TemporaryDirectory(prefix="tinyattn-check-") as folder:
-        job, out = Path(folder, "job"), Path(folder, "out")
-        out.touch()
-        job.write_bytes(pickle.dumps(_job(path, function, plan or full_plan(), kind)))
-        root = str(Path(__file__).parents[3])
-        python_path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), root) if p)
-        quiet = {
-            "PYTHONPATH": python_path,
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "MPLBACKEND": "Agg",
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-P", child.__file__, str(job), str(out)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **quiet},
-            start_new_session=True,
-        )
-        try:
-            ended = _ending(process.wait(timeout=limit))
-        except subprocess.TimeoutExpired:
-            ended = f"it had not finished after {limit:.0f} s"
-        finally:
-            _kill(process)
-        return _read(out.read_text(encoding="utf-8", errors="replace").splitlines(), ended)
-
-
-def _ending(code: int) -> str | None:
-    return f"it crashed Python ({signal.Signals(-code).name})" if code < 0 else None
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The child and whatever it has started: it leads a process group of its own."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-    process.wait()
+    """Load a learner's file in a child process and make the planned calls; without a plan, those of the form that
+    is read off each program."""
+    try:
+        path = str(Path(path).resolve())
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a folder that is gone
+        return Run(load={"error": "FileNotFoundError", "message": str(error)})
+    job = _job(path, function, plan, kind)
+    return _read(*_apart(lambda write: child.work(job, write), limit, job))
 
 
 def run_function(function: Callable[..., Any], kind: str | None = None, limit: float = TIME_LIMIT) -> Run:
-    """The same for a function of a running session: in a forked child, or here where there is no fork."""
+    """The same for a function, method, class or instance of a running session."""
     name = getattr(function, "__name__", type(function).__name__)
-    code = getattr(function, "__code__", None)
-    job = _job(code.co_filename if code else "", name, full_plan(), kind)
+    return _read(*_apart(lambda write: study_object(function, name, kind, write), limit, None))
+
+
+def _apart(work: child.Work, limit: float, job: dict[str, Any] | None) -> tuple[list[str], str | None]:
+    """Do the work in a child; the lines that it wrote, and how it ended if not by itself."""
+    if hasattr(os, "fork") and sys.platform not in ("darwin", "emscripten", "wasi"):
+        with contextlib.suppress(OSError):  # where it is there and does not work
+            return _forked(work, limit)
+    if job is not None and sys.platform not in ("emscripten", "wasi"):
+        with contextlib.suppress(OSError):
+            return _spawned(job, limit)
     lines: list[str] = []
-    if sys.platform == "darwin" or not hasattr(os, "fork"):  # pragma: no cover
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            child.run({name: function}, job, lambda record: lines.append(json.dumps(record)))
-        return _read(lines, None)
-    with tempfile.TemporaryDirectory(prefix="tinyattn-check-") as folder:
-        out = Path(folder, "out")
-        out.touch()
-        process = multiprocessing.get_context("fork").Process(
-            target=_forked, args=(function, name, job, str(out)), daemon=True
-        )
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        work(lambda record: lines.append(json.dumps(record)))
+    return lines, None
+
+
+def _forked(work: child.Work, limit: float) -> tuple[list[str], str | None]:
+    """In a fork that leads a process group of its own and writes into a pipe: nothing is left on the disk."""
+    reading, writing = os.pipe()
+    try:
         with warnings.catch_warnings():  # newer Pythons warn of fork beside threads
             warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
-        process.join(limit)
-        ended = f"it had not finished after {limit:.0f} s" if process.is_alive() else None
+            pid = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
+    if not pid:  # pragma: no cover
+        child.live(work, writing)
+    os.close(writing)
+    try:
+        lines, ended = _collected(reading, limit)
+        if ended is None:
+            ended = _ending(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            pid = -pid
+    finally:
+        _kill(abs(pid))
+        if pid > 0:
+            os.waitpid(pid, 0)
+    return lines, ended
+
+
+def _spawned(job: dict[str, Any], limit: float) -> tuple[list[str], str | None]:
+    """In a new Python, which gets the job on its input."""
+    root = str(Path(__file__).parents[3])
+    python_path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), root) if p)
+    quiet = {"PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", child.__name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **quiet},
+        start_new_session=True,
+    )
+    assert process.stdin
+    assert process.stdout
+    try:
+        process.stdin.write(pickle.dumps(job))
+        process.stdin.close()
+        lines, ended = _collected(process.stdout.fileno(), limit, close=False)
+        return lines, ended or _ending(process.wait(timeout=limit))
+    finally:
+        _kill(process.pid)
         process.kill()
-        process.join()
-        if process.exitcode and process.exitcode < 0 and not ended:
-            ended = _ending(process.exitcode)
-        return _read(out.read_text(encoding="utf-8", errors="replace").splitlines(), ended)
+        process.wait()
 
 
-def _forked(function: Callable[..., Any], name: str, job: dict[str, Any], out: str) -> None:  # pragma: no cover
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(null, stream)
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, open(out, "w", encoding="utf-8") as file:
-        sys.stdin, sys.stdout, sys.stderr = open(os.devnull, encoding="utf-8"), nowhere, nowhere  # noqa: SIM115
+def _collected(reading: int, limit: float, close: bool = True) -> tuple[list[str], str | None]:
+    """The lines that come through a pipe until it is closed, or time or patience is over."""
+    pieces: list[bytes] = []
 
-        def write(record: dict[str, Any]) -> None:
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+    def drain() -> None:
+        while (piece := os.read(reading, 1 << 16)) and sum(map(len, pieces[-1:])) + len(pieces) * (1 << 16) < OUTPUT:
+            pieces.append(piece)
 
-        child.run({name: function}, job, write)
-    os._exit(0)
+    thread = threading.Thread(target=drain, daemon=True)
+    thread.start()
+    thread.join(limit)
+    ended = f"it had not finished after {limit:.0f} s" if thread.is_alive() else None
+    if close and not thread.is_alive():
+        os.close(reading)
+    return b"".join(pieces).decode("utf-8", errors="replace").split("\n"), ended
+
+
+def _ending(code: int) -> str | None:
+    """How a process ended, if a signal ended it; not every signal has a name."""
+    if code >= 0:
+        return None
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"it used more processor time than {child.SECONDS} s" if name == "SIGXCPU" else f"it crashed Python ({name})"
+
+
+def _kill(pid: int) -> None:
+    """The child and whatever it has started: it leads a process group of its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
+        os.killpg(pid, signal.SIGKILL)

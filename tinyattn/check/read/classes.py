@@ -1,0 +1,248 @@
+"""Classes: built with the sizes that their signature asks for, and given the weights of the call."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..known.reference import Affine, Array
+from .carry import to_carrier, torch
+from .form import Form, Parameter, Unsuited, Values, parameters_of
+from .names import PARAMETERS, plain, role
+
+FIRST = (
+    "forward",
+    "__call__",
+    "call",
+    "attention",
+    "attend",
+    "compute_attention",
+    "apply",
+    "compute",
+    "run",
+    "self_attention",
+)
+_LAYER = {"Q": "q", "K": "k", "V": "v", "W_q": "q", "W_k": "k", "W_v": "v", "W_o": "o", "W_qkv": "qkv", "out": "o"}
+
+
+def size(parameter: Parameter, values: Values) -> Any:
+    """What an argument of a constructor is given."""
+    name, found = plain(parameter.name), role(parameter.name)
+    if found in ("X", "Q", "K", "V", "params", "context", "weights", "out", "dO"):
+        found = {"K": "d_k", "V": "d_v"}.get(found, "d_model")
+    if name in ("h",):
+        found = "heads"
+    if found == "length" and parameter.required:
+        return 64
+    if found in ("heads", "heads_kv", "d_k", "d_v", "d_model", "d_out", "batch_size", "length_keys"):
+        return values[found]
+    if found in ("mask", "causal", "key_mask") and not parameter.required:
+        return parameter.default
+    if found == "dropout":
+        return 0.0 if parameter.required else parameter.default
+    if parameter.required:
+        known = {"bias_flag": False, "seed": 0, "causal": False, "scale": values["d_k"] ** -0.5, "flag": False}
+        return known.get(found or "", values["d_model"])
+    return parameter.default
+
+
+def build(cls: type, form: Form, values: Values, transposed: bool = False) -> Any:
+    """An instance of the sizes of these values, with their weights where it has weights of its own."""
+    args: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for parameter in constructor(cls):
+        if parameter.role in ("heads", "heads_kv") or parameter.required or _sized(parameter, form):
+            value = size(parameter, values)
+            if parameter.keyword or not parameter.required:
+                keywords[parameter.name] = value
+            else:
+                args.append(value)
+    instance = cls(*args, **keywords)
+    prepare(instance)
+    give_weights(instance, form, values)
+    return instance
+
+
+def _sized(parameter: Parameter, form: Form) -> bool:
+    """An optional size (d_v=None) that would otherwise not follow the call's."""
+    return (
+        not parameter.required
+        and role(parameter.name) in ("d_k", "d_v", "d_out", "d_model")
+        and "sizes" in form.offered
+    )
+
+
+def prepare(instance: Any) -> None:
+    """A module of PyTorch computes in float64 here, and does not train."""
+    torch_ = torch()
+    if torch_ is not None and isinstance(instance, torch_.nn.Module):
+        instance.double().eval()
+
+
+def constructor(cls: type) -> list[Parameter]:
+    made = getattr(cls, "__init__", None)
+    return [] if made is object.__init__ or made is None else parameters_of(made, method=True)
+
+
+Slot = tuple[tuple[Any, ...], Any, Callable[[Any], None], bool]  # the way to it, its value, how to set it, transposed
+
+
+def slots(owner: Any, path: tuple[Any, ...] = (), depth: int = 0) -> Iterator[Slot]:
+    """Every array that an object holds as its own."""
+    torch_ = torch()
+    if depth > 4:
+        return
+    if torch_ is not None and isinstance(owner, torch_.nn.Module):
+        for name, parameter in owner._parameters.items():
+            if parameter is not None:
+                linear = isinstance(owner, torch_.nn.Linear) and name == "weight"
+
+                def put(value: Any, parameter: Any = parameter) -> None:
+                    with torch_.no_grad():
+                        parameter.copy_(torch_.from_numpy(np.ascontiguousarray(value)))
+
+                yield (*path, name), parameter, put, linear
+        for name, module in owner._modules.items():
+            yield from slots(module, (*path, int(name) if name.isdigit() else name), depth + 1)
+        items: list[tuple[Any, Any]] = [
+            (k, v) for k, v in vars(owner).items() if not k.startswith("_") and not isinstance(v, torch_.nn.Module)
+        ]
+    elif isinstance(owner, dict):
+        items = list(owner.items())
+    elif isinstance(owner, list):
+        items = list(enumerate(owner))
+    elif hasattr(owner, "__dict__") and not isinstance(owner, type) and not callable(getattr(owner, "dtype", None)):
+        items = list(vars(owner).items())
+    else:
+        return
+    for key, value in items:
+
+        def set_(new: Any, key: Any = key) -> None:
+            if isinstance(owner, (dict, list)):
+                owner[key] = new
+            else:
+                setattr(owner, key, new)
+
+        def set_nest(new: Any, set_: Callable[[Any], None] = set_) -> None:
+            set_(new.tolist())
+
+        def set_tensor(new: Any, set_: Callable[[Any], None] = set_) -> None:
+            set_(torch_.from_numpy(np.ascontiguousarray(new)))
+
+        tensor = torch_ is not None and isinstance(value, torch_.Tensor)
+        first = value[0] if isinstance(value, list) and value else None
+        object_ = type(value).__module__ not in ("builtins", "numpy") and not tensor and not inspect.ismodule(value)
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.ndim in (1, 2, 3):
+            yield (*path, key), value, set_, False
+        elif isinstance(first, list) and first and isinstance(first[0], float):
+            yield (*path, key), np.array(value), set_nest, False
+        elif tensor and value.is_floating_point() and value.ndim in (2, 3):
+            yield (*path, key), value, set_tensor, False
+        elif object_ or isinstance(value, (dict, list)):
+            yield from slots(value, (*path, key), depth + 1)
+
+
+def meaning(path: tuple[Any, ...]) -> tuple[str | None, int | None]:
+    """Which weight a way leads to, and of which head: ("heads", 1, "Wq") is W_q of head 1."""
+    head = next((key for key in path if isinstance(key, int)), None)
+    words = [key for key in path if isinstance(key, str)]
+    for i in range(len(words) - 1, -1, -1):
+        found = role(words[i])
+        last = plain(words[-1])
+        own = i == len(words) - 1
+        if own and last in ("weight", "w", "kernel", "weights", "data", "bias", "b"):
+            continue
+        layer = _LAYER.get(found or "")
+        if found in PARAMETERS and own:
+            return found, head
+        if layer and not own:
+            return ("b_" if last.startswith("b") else "W_") + layer, head
+        if own and layer and found in ("Q", "K", "V"):
+            return "W_" + layer, head
+    return None, head
+
+
+def own_weights(instance: Any) -> dict[tuple[Any, ...], tuple[str | None, int | None, tuple[int, ...]]]:
+    return {path: (*meaning(path), tuple(value.shape)) for path, value, _, _ in slots(instance)}
+
+
+def give_weights(instance: Any, form: Form, values: Values) -> None:
+    """Set an object's own weights to those of the call; Unsuited where they do not fit."""
+    found = list(slots(instance))
+    told: dict[tuple[Any, ...], tuple[str | None, int | None]] = {path: meaning(path) for path, *_ in found}
+    nameless = [path for path, value, *_ in found if told[path][0] is None and value.ndim == 2]
+    if not any(r and r.startswith("W_") for r, _ in told.values()) and len(nameless) in (3, 4):
+        for path, given in zip(nameless, ("W_q", "W_k", "W_v", "W_o")):
+            told[path] = (given, None)
+    for path, value, put, linear in found:
+        name, head = told[path]
+        if name is None:
+            continue
+        weight = values.get("W_" + name[2:]) if name != "W_qkv" else None
+        if name in ("W_qkv", "b_qkv"):
+            new = form._fused(values) if name == "W_qkv" else form._parameter("b_qkv", values)
+        elif weight is None:
+            continue
+        elif name.startswith("b_"):
+            new = weight.bias if isinstance(weight, Affine) else np.zeros(weight.shape[-1])
+        else:
+            new = weight.weight if isinstance(weight, Affine) else weight
+        new = np.asarray(new)
+        if head is not None and name[2:] in ("q", "k", "v"):
+            count = values["heads"] if name[2:] == "q" else values["heads_kv"]
+            if head >= count:
+                raise Unsuited(name)
+            new = np.split(new, count, axis=-1)[head]
+        if value.ndim == 3 and new.ndim == 2 and name.startswith("W_"):
+            new = np.stack(np.split(new, values["heads"], axis=-1)) if name != "W_o" else new.reshape(value.shape)
+        if name.startswith("W_") and new.ndim == 2 and (linear != (form.weights == "transposed")):
+            new = new.T
+        if new.shape != tuple(value.shape):
+            if new.size == value.size and 1 in value.shape:
+                new = new.reshape(tuple(value.shape))
+            else:
+                raise Unsuited(f"{name}: {new.shape} for {tuple(value.shape)}")
+        put(np.array(new))
+
+
+def methods(cls: type) -> list[str]:
+    """The public methods that a class defines (or inherits from one of the same file), in order of fitness."""
+    listed: list[str] = []
+    for base in cls.__mro__[:-1]:
+        if base.__module__ == cls.__module__:
+            listed += [
+                n
+                for n, f in vars(base).items()
+                if n not in listed and (inspect.isfunction(f) or isinstance(f, (staticmethod, classmethod)))
+            ]
+    return sorted(listed, key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST))
+
+
+def running(cls: type, method: str) -> Callable[[Form, Values, list[Any], dict[str, Any]], Any]:
+    """Running a method of a new instance."""
+
+    def run(form: Form, values: Values, args: list[Any], keywords: dict[str, Any]) -> Any:
+        return getattr(build(cls, form, values), method)(*args, **keywords)
+
+    return run
+
+
+def backward_running(
+    cls: type, forward: str, backward: str
+) -> Callable[[Form, Values, list[Any], dict[str, Any]], Any]:
+    """Running backward after forward on a new instance; the form's arguments are those of forward, dO comes last."""
+
+    def run(form: Form, values: Values, args: list[Any], keywords: dict[str, Any]) -> Any:
+        instance = build(cls, form, values)
+        getattr(instance, forward)(*args, **keywords)
+        found = getattr(instance, backward)(to_carrier(np.array(values["dO"]), form.carrier))
+        if found is not None:
+            return found
+        return {path: value for path, value, *_ in slots(instance) if str(path[-1]).lower().startswith(("d", "grad"))}
+
+    return run
+
+
+def arrays_in(values: Values) -> list[Array]:
+    return [v for v in values.values() if isinstance(v, np.ndarray)]
