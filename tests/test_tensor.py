@@ -398,7 +398,9 @@ def test_integers_and_other_data_are_refused():
 
 
 def test_integer_results_need_no_gradient():
-    assert not leaf(3).astype(int).requires_grad
+    assert not leaf(3).detach().astype(int).requires_grad
+    with pytest.raises(TypeError, match=r"detach\(\)"):
+        leaf(3).astype(int)
 
 
 def test_the_constructor_copies():

@@ -1,10 +1,12 @@
 """tinyattn: attention down to its last derivative, in NumPy. Read graph.py first, then ops.py."""
 
+import builtins as _builtins
 from typing import Any
 
 import numpy as _numpy
 
 from . import efficient as efficient
+from . import habits as _habits
 from . import interop as interop
 from . import nn as nn
 from . import optim as optim
@@ -27,9 +29,18 @@ __version__ = "0.2.0"
 _numpy.empty(2**25 - 2**14, _numpy.uint8)
 
 
+# What `from tinyattn import *` brings: all but the names that Python itself has, as sum and max.
+_public = [name for name in globals() if not name.startswith("_") and name not in ("Any", "annotations")] + ["check"]
+__all__ = [name for name in _public if not hasattr(_builtins, name)]
+
+
+def __dir__() -> list[str]:
+    return _public
+
+
 def __getattr__(name: str) -> Any:
     if name == "check":  # a package that can be called, ta.check(function), and that few programs need
         from importlib import import_module
 
         return import_module("tinyattn.check")
-    raise AttributeError(f"module 'tinyattn' has no attribute {name!r}")
+    raise _habits.no_attribute("ta", name, _public, _habits.TOP)

@@ -10,6 +10,7 @@ import numpy as np
 from .calling import op
 from .functional import dropout as _dropout
 from .graph import Tensor, as_tensor, wrap
+from .habits import explained
 from .masks import split_mask
 from .modes import region
 from .ops import masked_fill, softmax
@@ -111,6 +112,7 @@ def scores_shape(Q: Tensor, K: Tensor, V: Tensor) -> tuple[int, ...]:
 # --- the same in one op -------------------------------------------------------------------------------
 
 
+@explained
 def fused_attention(
     Q: Any,
     K: Any,

@@ -14,6 +14,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, overload
 
+from . import habits
 from .graph import Op, Tensor, apply, grad
 from .values import Rule, TensorLike
 
@@ -64,6 +65,8 @@ def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None
 
         def call(*args: Any, **params: Any) -> Tensor:
             if len(args) < count and params:  # an input was given by name
+                if unknown := habits.advice(forward, params):
+                    raise TypeError(f"{forward.__name__}() has no such argument. {unknown}")
                 args, params = signature.bind(*args, **params).args, {}
             if len(names) > count:
                 if len(args) > count:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import refusals
+from . import habits, refusals
 from .methods import Methods
 from .text import printed
 from .values import Array, Shape, TensorLike, numeric
@@ -21,6 +21,17 @@ def of_array(name: str) -> Any:
     return property(operator.attrgetter(f"_data.{name}"))
 
 
+class Count(int):
+    """A number of elements. Who calls it has another size in mind."""
+
+    def __call__(self, *axis: int) -> None:
+        raise TypeError(f"t.size is a number here, {self}, as in NumPy: write t.shape")
+
+
+def counted() -> Any:
+    return property(lambda self: Count(self._data.size))
+
+
 class Face(Methods):
     """A tensor without its way back: values, a gradient, a name; printing, conversions and NumPy's protocols."""
 
@@ -30,8 +41,9 @@ class Face(Methods):
     _needs: bool
     name: str | None
 
+    @habits.explained
     def __init__(self, data: TensorLike, requires_grad: bool = False, *, name: str | None = None) -> None:
-        self._data, self._lent = numeric(data), False
+        self._data, self._lent = numeric(refusals.cut_off(data)), False
         self._node, self._grad, self._needs, self.name = None, None, False, name
         self.requires_grad = requires_grad
 
@@ -66,8 +78,13 @@ class Face(Methods):
 
     shape: Shape = of_array("shape")
     ndim: int = of_array("ndim")
-    size: int = of_array("size")
+    size: int = counted()
     dtype: np.dtype[Any] = of_array("dtype")
+
+    if not TYPE_CHECKING:  # who checks types sees the names that are there
+
+        def __getattr__(self, name: str) -> Any:
+            raise habits.no_attribute("a Tensor", name, dir(type(self)), habits.TENSOR)
 
     def retain_grad(self) -> None:
         """Ask `backward()` to fill `.grad` of this computed tensor too (leaves always get theirs)."""
@@ -103,6 +120,10 @@ class Face(Methods):
             "a tensor's elements cannot be assigned: the graph would not see it. Build the result with "
             "ta.where, ta.masked_fill or ta.concatenate; or write to t.data before use"
         )
+
+    __iadd__, __isub__, __imul__, __itruediv__, __ipow__, __imatmul__ = map(
+        refusals.in_place, ("+", "-", "*", "/", "**", "@")
+    )
 
     def __bool__(self) -> bool:
         return bool(self._data)

@@ -14,6 +14,7 @@ import numpy as np
 
 from .calling import on, op
 from .graph import Tensor, as_tensor
+from .habits import explained
 from .modes import region
 from .ops import _flat, log_softmax, mean, sqrt, tanh, var
 from .settings import LARGEST, generator, integers, number, told, whole
@@ -61,6 +62,7 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
     return _linear(*inputs)
 
 
+@explained
 def embedding(ids: TensorLike, weight: TensorLike) -> Tensor:
     """Row ids[...] of the table: (...) integers, (vocab, d) -> (..., d).   dW: g added up at each id
 
@@ -99,6 +101,7 @@ def _add_rows(rows: Array, ids: Array, vocab: int) -> Any:
     return out
 
 
+@explained
 def dropout(x: TensorLike, p: float, training: bool = True, rng: Rng = None) -> Tensor:
     """Each element zeroed with probability p, the rest divided by 1 - p, so that the mean is unchanged.
 
@@ -117,6 +120,7 @@ def dropout(x: TensorLike, p: float, training: bool = True, rng: Rng = None) -> 
 _C, _A = math.sqrt(2 / math.pi), 0.044715
 
 
+@explained
 def gelu(x: TensorLike, approximate: str = "tanh") -> Tensor:
     """x Φ(x), Φ the normal distribution function (Hendrycks & Gimpel 2016).
 
@@ -196,6 +200,7 @@ def _erf_table(dtype: Any) -> tuple[Array, list[Array]]:
 # --- normalisation ------------------------------------------------------------------------------------
 
 
+@explained
 def layer_norm(
     x: TensorLike, weight: TensorLike | None = None, bias: TensorLike | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -253,6 +258,7 @@ def _row_mean(x: Array) -> Any:
     return x @ np.full((d, 1), 1 / max(d, 1), np.result_type(x, np.float16))
 
 
+@explained
 def rms_norm(x: TensorLike, weight: TensorLike | None = None, eps: float = 1e-6) -> Tensor:
     """x / √(mean x² + ε) · weight over the last axis (Zhang & Sennrich 2019)."""
     x, eps = floating(x), number(eps, "eps", 0)
@@ -322,6 +328,7 @@ def _rotate(x: Array, cos: Array, sin: Array) -> Any:
 # --- loss ---------------------------------------------------------------------------------------------
 
 
+@explained
 def cross_entropy(logits: TensorLike, targets: TensorLike, ignore_index: int = -100) -> Tensor:
     """The mean of -log softmax(logits)[target]: (..., C), (...) integers -> ().   dlogits = (p - onehot) / N
 

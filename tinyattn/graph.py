@@ -97,13 +97,14 @@ def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
     try:
         out = op.forward(*arrays, **params)
     except (IndexError, ValueError, TypeError) as error:
-        raise refusals.failed(error, op.name, arrays, params) from error
+        raise refusals.failed(error, op, arrays, params) from error
     out, extra = out if op.pull else (out, None)
     out = out if isinstance(out, np.ndarray) else np.asarray(out)
     if lent and not record and out.base is not None:
         out = out.copy()  # a view of an array that somebody may write to
     result = wrap(out)
-    if record and out.dtype.kind == "f":
+    if record:
+        refusals.not_a_float(out, op.name)
         result._needs, result._node = True, Node(op, kept, (out, *arrays), extra, params)
     if result._needs or out.base is not None or out is arrays[0]:  # a graph, a view or the result itself shares values
         out.setflags(write=False)

@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from . import habits
+
 __all__ = ["no_grad"]
 
 P = ParamSpec("P")
@@ -19,24 +21,25 @@ recording: ContextVar[bool] = ContextVar("recording", default=True)
 current_region: ContextVar[Region | None] = ContextVar("current_region", default=None)
 
 
-class no_grad(ContextDecorator):
+class NoGrad(ContextDecorator):
     """Inside `with no_grad():`, or in a function it decorates, nothing is recorded: faster, and no memory kept."""
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        self = super().__new__(cls)
-        self._tokens = []
-        return self if function is None else self(function)  # @no_grad is @no_grad()
+    before: ContextVar[tuple[bool, ...]] = ContextVar("before", default=())  # what the blocks around have found
 
-    _tokens: list[Any]
+    def __call__(self, function: Any = None) -> Any:  # with no_grad: and @no_grad are with no_grad(): and @no_grad()
+        return self if function is None else super().__call__(function)
 
     def __enter__(self) -> None:
-        self._tokens.append(recording.set(False))
+        self.before.set((*self.before.get(), recording.get()))
+        recording.set(False)
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        recording.reset(self._tokens.pop())
+        *outer, found = self.before.get()
+        self.before.set(tuple(outer))
+        recording.set(found)
 
-    def _recreate_cm(self) -> Any:  # a decorated function may run in several threads: tokens of their own
-        return no_grad()
+
+no_grad = NoGrad()
 
 
 def region(function: Callable[P, R], label: str | None = None) -> Callable[P, R]:
@@ -48,6 +51,9 @@ def region(function: Callable[P, R], label: str | None = None) -> Callable[P, R]
         token = current_region.set((name, object(), current_region.get()))
         try:
             return function(*args, **kwargs)
+        except TypeError as error:
+            habits.explain(error, function, kwargs)
+            raise
         finally:
             current_region.reset(token)
 

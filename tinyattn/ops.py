@@ -24,6 +24,7 @@ import numpy as np
 from .calling import on, op
 from .face import NUMPY
 from .graph import Tensor, as_tensor
+from .habits import explained
 from .methods import Methods
 from .values import Array, Axis, Shape, TensorLike
 
@@ -257,6 +258,7 @@ def min(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     return np.min(x, axis, keepdims=keepdims)
 
 
+@explained
 def prod(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Π x over axis, by multiplying halves: no division, so its derivatives hold where factors are 0."""
     x = as_tensor(x)
@@ -363,6 +365,7 @@ def _transpose(x: Array, axes: tuple[int, ...] | None) -> Value:
     return np.transpose(x, axes)
 
 
+@explained
 def transpose(x: TensorLike, axes: int | Sequence[int] | None = None) -> Tensor:
     """Axes in another order (None: reversed).   dx = g, with the order undone"""
     return _transpose(x, axes if axes is None else (axes,) if isinstance(axes, int) else tuple(axes))
@@ -460,6 +463,7 @@ def _concatenate(*xs: Array, axis: int) -> tuple[Value, None]:
     return np.concatenate(xs, axis), None
 
 
+@explained
 def concatenate(arrays: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
     """Arrays joined end to end along an axis they have (None: flattened first).   dxᵢ = the piece of g where xᵢ went"""
     if axis is None:
@@ -467,11 +471,13 @@ def concatenate(arrays: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
     return _concatenate(*arrays, axis=axis)
 
 
+@explained
 def stack(arrays: Sequence[TensorLike], axis: int = 0) -> Tensor:
     """Arrays of equal shape, joined along a new axis.   dxᵢ = g's slice i"""
     return _concatenate(*(expand_dims(x, axis) for x in arrays), axis=axis)
 
 
+@explained
 def split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """x cut along axis into equal sections, or at the given positions: views by getitem."""
     x = as_tensor(x)

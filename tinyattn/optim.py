@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from . import habits
 from .graph import Tensor
 from .settings import array, integers, number, told, whole
 from .values import Array
@@ -24,6 +25,9 @@ class Optimizer:
     """
 
     kept: tuple[str, ...] = ()  # the names of what is remembered: one array per parameter each
+
+    def __init_subclass__(cls) -> None:
+        cls.__init__ = habits.explained(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(self, params: Iterable[Tensor], lr: float) -> None:
         self.params = _leaves(params)
@@ -221,3 +225,7 @@ def warmup_cosine(step: int, total: int, *, warmup: int = 0, final: float = 0.0)
         return (step + 1) / (warmup + 1)
     done = min(1.0, (step - warmup) / max(1, total - 1 - warmup))
     return final + (1 - final) * (1 + math.cos(math.pi * done)) / 2
+
+
+def __getattr__(name: str) -> Any:
+    raise habits.no_attribute("ta.optim", name, __all__, habits.OPTIM)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from . import habits
+
 # Tensors, nodes and ops are `Any` here: graph.py, which defines them, imports this file.
 
 
@@ -19,6 +21,38 @@ def unfit_data(t: Any, new: np.ndarray) -> np.ndarray:
     if t.requires_grad and new.dtype.kind != "f":
         raise TypeError(f"new data is {new.dtype}, but this tensor requires gradients: use .astype(float)")
     return new
+
+
+def cut_off(data: Any) -> Any:
+    """What Tensor(data) is not given: a result whose graph would end there."""
+    if getattr(data, "_node", None) is not None:
+        raise TypeError(
+            "Tensor(h) of a computed tensor would cut its graph without a word: use h itself, or h.detach() if no "
+            "gradient shall go further back"
+        )
+    return data
+
+
+def not_a_float(out: np.ndarray, name: str) -> None:
+    if out.dtype.kind != "f":
+        raise TypeError(
+            f"ta.{name} gives {out.dtype} here, which has no gradient, from a tensor that requires gradients: the "
+            "graph would end without a word. Write t.detach() first"
+        )
+
+
+def in_place(symbol: str) -> Any:
+    """A method such as __isub__: a computed tensor's name may go to a new result, a parameter's may not."""
+
+    def refuse(self: Any, other: Any) -> Any:
+        if self._needs and self._node is None:
+            raise TypeError(
+                f"p {symbol}= … would make a new tensor and leave the parameter p, a leaf that requires gradients, as "
+                f"it is: write p.data {symbol}= …, as in p.data -= lr * p.grad.numpy(), or use ta.optim"
+            )
+        return NotImplemented
+
+    return refuse
 
 
 def unfit_for_gradients(t: Any, value: bool) -> bool:
@@ -43,12 +77,25 @@ def unfit_gradient(t: Any, value: Any) -> Any:
     return value
 
 
-def failed(error: Exception, name: str, inputs: Sequence[Any], params: dict[str, Any]) -> Exception:
-    """The same kind of error, with the op's name and what the op was given in front."""
+def failed(error: Exception, op: Any, inputs: Sequence[Any], params: dict[str, Any]) -> Exception:
+    """The same kind of error, with the op's name and what the op was given in front, and what was probably meant."""
     kind = next(k for k in (np.exceptions.AxisError, IndexError, ValueError, TypeError) if isinstance(error, k))
     shapes = [f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "shape") else repr(x) for x in inputs]
     told = ", ".join(shapes + [f"{k}={v!r}" for k, v in params.items() if not isinstance(v, np.ndarray)])
-    return kind(f"ta.{name} of {told}: {error}")
+    meant = habits.advice(op.forward, params) or _meant(op.name, inputs, params)
+    return kind(f"ta.{op.name} of {told}: {error}" + f". {meant}" * bool(meant))
+
+
+def _meant(name: str, inputs: Sequence[Any], params: dict[str, Any]) -> str:
+    if name == "transpose" and len(params["axes"] or ()) == 2:
+        return "It takes all axes in their new order; to exchange two of them write swapaxes{}".format(params["axes"])
+    if name == "matmul":
+        x, y = inputs
+        if y.ndim > 2 and x.shape[-1] == y.shape[0] and x.shape[-1] != y.shape[-1]:
+            return ".T reverses all axes; .mT exchanges the last two, as in Q @ K.mT"
+        if x.shape[-1] == y.shape[-1]:
+            return "Write x @ y.mT for all products of rows of x with rows of y"
+    return ""
 
 
 def constant(output: Any) -> None:

@@ -10,11 +10,13 @@ import numpy as np
 
 from ..attention import scores_shape
 from ..graph import Tensor, as_tensor
+from ..habits import explained
 from ..masks import broadcasts, split_mask
 from ..ops import masked_fill
 from .tiles import FAR, Plan, tiled
 
 
+@explained
 def flash_attention(
     Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any = None, scale: float | None = None, block_size: int = 512
 ) -> Tensor:
@@ -36,6 +38,7 @@ def flash_attention(
     return _attend(Q, K, V, scale, plan, *(() if mask is None else (mask,)))
 
 
+@explained
 def sliding_window_attention(
     Q: Any, K: Any, V: Any, window: int, *, causal: bool = True, scale: float | None = None
 ) -> Tensor:
@@ -58,6 +61,7 @@ def sliding_window_attention(
     return _attend(Q, K, V, scale, Plan((side, side), (0 if causal else 1 - window, window - 1)))
 
 
+@explained
 def block_sparse_attention(
     Q: Any, K: Any, V: Any, block_mask: Any, block_size: int, *, scale: float | None = None
 ) -> Tensor:

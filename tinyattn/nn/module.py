@@ -6,10 +6,11 @@ import reprlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import habits
 from ..graph import Tensor, wrap
 from ..modes import current_region
 from ..settings import told
@@ -34,6 +35,16 @@ class Module:
     _set_by_calls: frozenset[str] = frozenset()  # the attributes that forward() has set
     _listed: frozenset[Tensor] = frozenset()  # parameters met in lists, tuples, dictionaries: still so when frozen
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = habits.explained(cls.__init__)  # type: ignore[method-assign]
+
+    if not TYPE_CHECKING:  # who checks types sees the names that are there
+
+        def __getattr__(self, name: str) -> Any:
+            raise habits.no_attribute(f"a {type(self).__name__}", name, dir(self), habits.MODULE)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward(): write what it computes there")
 
@@ -46,6 +57,9 @@ class Module:
                     with x:
                         return self.forward(*args, **kwargs)
             return self.forward(*args, **kwargs)
+        except TypeError as error:
+            habits.explain(error, self.forward, kwargs, habits.CALLS.get(type(self).__name__, ""))
+            raise
         finally:
             current_region.reset(token)
 
