@@ -1,0 +1,258 @@
+"""The lesson in a real browser: it computes what CPython computes, points at lines, stops, works offline.
+
+Needs node with web/'s packages (npm ci), playwright with a chromium, and a folder TINYATTN_WASM with NumPy's wheel for
+Pyodide; without them these tests are skipped. What the page asks of the runtime's address is answered with those files.
+"""
+
+import functools
+import http.server
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+WEB = Path(__file__).parents[1] / "web"
+RUNTIME = WEB / "node_modules" / "pyodide"
+WHEELS = Path(os.environ.get("TINYATTN_WASM", "no such folder"))
+CHROMIUM = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if Path(p).exists()), "")
+MISSING = [
+    what
+    for what, there in {
+        "node": shutil.which("node"),
+        "web/node_modules (npm ci in web/)": RUNTIME.exists(),
+        "TINYATTN_WASM, a folder with numpy-*-wasm32.whl": list(WHEELS.glob("numpy-*wasm32.whl")),
+    }.items()
+    if not there
+]
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"not here: {', '.join(MISSING)}"),
+    pytest.mark.xdist_group("page"),
+]
+TYPES = {".js": "text/javascript", ".wasm": "application/wasm", ".json": "application/json"}
+SECONDS = 1000  # playwright counts in milliseconds
+
+
+@pytest.fixture(scope="module")
+def address():
+    subprocess.run(["node", "build.js"], cwd=WEB, check=True, capture_output=True, timeout=120)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=WEB / "dist"))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser test")
+    if not CHROMIUM:
+        pytest.skip("no chromium on this machine")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PW_EXPERIMENTAL_SERVICE_WORKER_NETWORK_EVENTS", "1")  # its requests are answered here as well
+        with playwright.sync_playwright() as p:
+            browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            yield browser
+            browser.close()
+
+
+def runtime_file(route):
+    name = route.request.url.split("/")[-1]
+    path = next((p for p in (RUNTIME / name, WHEELS / name) if p.exists()), None)
+    if path is None:
+        route.abort()
+    else:
+        kind = TYPES.get(path.suffix, "application/octet-stream")
+        route.fulfill(path=path, headers={"content-type": kind, "access-control-allow-origin": "*"})
+
+
+def visit(browser, url, width=1280, scheme="light"):
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.route("https://cdn.jsdelivr.net/**", runtime_file)
+    page = context.new_page()
+    page.set_default_timeout(90 * SECONDS)
+    page.faults, page.asked = [], []
+    page.on("console", lambda m: page.faults.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: page.faults.append(str(error)))
+    context.on("request", lambda request: page.asked.append(request.url))
+    page.goto(url)
+    return page
+
+
+@pytest.fixture(scope="module")
+def page(browser, address):
+    page = visit(browser, address)
+    page.wait_for_selector("#state[data-state=ready]")
+    yield page
+    page.context.close()
+
+
+def figure_of(page, name):
+    """What the section shows: its measures, the curves' numbers, the cells of its matrix."""
+    box = page.locator(f"#{name}")
+    box.scroll_into_view_if_needed()
+    page.wait_for_selector(f"#{name}[data-done]:not(.busy)")
+    pairs = box.locator("dd").evaluate_all("all => all.map(x => [x.dataset.name, x.dataset.value])")
+    curves = box.locator("[data-curves]").evaluate_all("all => all.map(x => JSON.parse(x.dataset.curves))")
+    cells = box.locator(".matrix td").evaluate_all("all => all.map(x => x.dataset.value)")
+    return dict(pairs), curves, [float(x) for x in cells]
+
+
+def move(page, name, control, value):
+    cell = runpy.run_path(str(next((WEB / "cells").glob(f"*_{name}.py"))))
+    given = page.locator(f"#{name} [name={control!r}]")
+    page.evaluate("name => delete document.getElementById(name).dataset.done", name)
+    if isinstance(value, str):
+        given.select_option(value)
+    else:
+        given.fill(str(cell["CONTROLS"][control]["values"].index(value)))
+    return cell
+
+
+@pytest.mark.parametrize(
+    ("name", "control", "value"),
+    [
+        ("scaling", "dk", 64),
+        ("scaling", "division", "with ÷ √dk"),
+        ("bottleneck", "pairs", 64),
+        ("axis", "axis", -1),
+        ("mask", "diagonal", 1),
+        ("cross", "source", "self"),
+        ("real", "head", "word before"),
+        ("three", "projections", "Wq = Wk"),
+    ],
+)
+def test_a_slider_changes_the_figure_to_what_cpython_computes(page, tmp_path, monkeypatch, name, control, value):
+    monkeypatch.chdir(tmp_path)
+    before = figure_of(page, name)
+    cell = move(page, name, control, value)
+    measures, curves, cells = figure_of(page, name)
+    assert (measures, curves, cells) != before
+    values = {k: c["at"] for k, c in cell["CONTROLS"].items()} | {control: value}
+    if (name, control) == ("scaling", "division"):
+        values["dk"] = 64  # where the case before left it
+    expected = cell["figure"](**values)
+    if not isinstance(expected, (dict, list)):
+        *_, expected = expected
+    for part in [expected] if isinstance(expected, dict) else expected:
+        for label, x in part.get("measures", {}).items():
+            assert measures[label] == x if isinstance(x, str) else float(measures[label]) == pytest.approx(x, rel=1e-9)
+        if "curves" in part:
+            for label, y in part["curves"]["y"].items():
+                np.testing.assert_allclose(curves[0]["y"][label], y, rtol=1e-9)
+        if "matrix" in part:
+            table = part["matrix"]["values"]
+            table = table.numpy() if hasattr(table, "numpy") else np.asarray(table)
+            np.testing.assert_allclose(cells, table.ravel(), rtol=1e-9, atol=1e-12)
+
+
+def test_a_training_run_draws_its_curve(page):
+    measures, curves, _ = figure_of(page, "heads")
+    assert measures["step"] == "240"
+    assert len(curves[0]["x"]) == 25
+
+
+def test_the_microscope_is_the_figure_of_the_formula(page):
+    figure_of(page, "formula")
+    inner = page.frame_locator("#formula iframe")
+    inner.locator('td[data-which=P][data-back="0"]').nth(4).hover()
+    assert inner.locator("#sum").inner_text().startswith("P[cat, the] = e^")
+    assert "agrees with the engine" in inner.locator("#tick").inner_text()
+
+
+def write(page, section, text):
+    editor = page.locator(f"#{section} .cm-content")
+    editor.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+def test_an_error_stands_at_its_line(page):
+    figure_of(page, "mask")
+    page.click("#mask summary")
+    write(page, "mask", "def figure(diagonal):\n    x = [1, 2]\nreturn x[diagonal + 7]\n")
+    page.click("#mask >> text=Run")
+    page.wait_for_selector("#mask .error")
+    assert "line 3" in page.inner_text("#mask .error")
+    assert page.locator("#mask .cm-lint-marker-error").count() == 1
+    page.click("#mask >> text=As it was")
+    page.wait_for_selector("#mask .error", state="detached")
+
+
+def test_an_endless_loop_is_stopped_and_the_next_cell_works(page):
+    figure_of(page, "axis")
+    page.click("#axis summary")
+    write(page, "axis", "def figure(**values):\n    while True:\npass\n")
+    page.click("#axis >> text=Run")
+    page.wait_for_selector("#axis button:not([disabled]) >> text=Stop")
+    page.click("#axis >> text=Stop")
+    page.wait_for_selector("#axis .error")
+    assert "stopped" in page.inner_text("#axis .error")
+    move(page, "cross", "questions", 2)
+    _, _, cells = figure_of(page, "cross")
+    assert len(cells) in (4, 10)
+
+
+def test_the_practice_says_where_one_stands(page):
+    page.click("#practice >> text=Begin")
+    page.wait_for_selector("#practice .cm-editor")
+    page.click("#practice >> text=Check")
+    page.wait_for_selector("#practice pre[data-code]")
+    assert "Step 1" in page.inner_text("#practice pre[data-code]")
+    assert "def scaled_dot_product_attention" in page.evaluate("localStorage.getItem('tinyattn practice')")
+
+
+def test_the_game_shows_a_bug_and_tells_it(page):
+    page.click("#break >> text=Show me a bug")
+    page.wait_for_selector("#break .cm-editor")
+    page.click("#break >> text=A hint")
+    page.click("#break >> text=Tell me")
+    page.wait_for_selector("#break [data-verdict=wrong]")
+    assert page.locator("#break .findings li.bug").count() >= 1
+
+
+def test_the_checker_in_one_file_names_the_mistake_at_its_line(browser, address):
+    page = visit(browser, (WEB / "dist" / "check.html").as_uri())
+    page.click("text=Check")
+    page.wait_for_selector("[data-verdict]")
+    finding = page.locator(".findings li.bug").first
+    assert finding.get_attribute("data-id") == "softmax-over-queries"
+    assert "line 9" in finding.inner_text()
+    assert page.locator(".cm-lint-marker-error").count() == 1
+    assert not page.faults
+    page.context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_it_is_accessible_and_fits(browser, address, width, scheme):
+    page = visit(browser, address, width, scheme)
+    page.wait_for_selector("#bottleneck[data-done]")
+    page.evaluate((WEB / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(r => r.violations)")
+    serious = [f for f in found if f["impact"] in ("serious", "critical")]
+    assert not serious, json.dumps([(f["id"], [n["html"] for n in f["nodes"]][:3]) for f in serious], indent=1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
+
+
+def test_it_asks_for_nothing_but_the_page_and_the_runtime_and_works_offline(browser, address):
+    page = visit(browser, address)
+    page.wait_for_selector("#bottleneck[data-done]")
+    allowed = (address, "https://cdn.jsdelivr.net/pyodide/v0.27.7/full/", "data:", "blob:")
+    assert [url for url in page.asked if not url.startswith(allowed)] == []
+    assert page.context.cookies() == []
+    page.context.unroute("https://cdn.jsdelivr.net/**")
+    page.context.set_offline(True)
+    page.reload()
+    page.wait_for_selector("#bottleneck[data-done]")
+    assert not page.faults
+    page.context.close()

@@ -1,0 +1,78 @@
+// Builds web/dist from src/, cells/ and ../tinyattn:  node build.js
+import { build } from "esbuild"
+import { createHash } from "node:crypto"
+import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { deflateRawSync, crc32 } from "node:zlib"
+
+const read = path => readFileSync(new URL(path, import.meta.url), "utf8")
+const dist = new URL("dist/", import.meta.url).pathname
+const RUNTIME = /"(https:[^"]+)"/.exec(read("src/runtime.js"))[1], HOST = new URL(RUNTIME).origin
+
+/** The Python sources as a zip. */
+function zip(root, folder) {
+  const files = readdirSync(join(root, folder), { recursive: true }).map(f => join(folder, String(f)).replaceAll("\\", "/"))
+    .filter(f => /\.(py|html|npz|typed)$/.test(f) && !f.includes("__pycache__")).sort()
+  const parts = [], directory = []
+  let offset = 0
+  for (const name of files) {
+    const bytes = readFileSync(join(root, name)), packed = deflateRawSync(bytes, { level: 9 }), title = Buffer.from(name)
+    const fields = Buffer.alloc(26) // version, flags, method, time, date, sum, sizes, lengths
+    fields.writeUInt16LE(20, 0); fields.writeUInt16LE(0x800, 2); fields.writeUInt16LE(8, 4); fields.writeUInt16LE(0x21, 8)
+    fields.writeUInt32LE(crc32(bytes), 10); fields.writeUInt32LE(packed.length, 14); fields.writeUInt32LE(bytes.length, 18); fields.writeUInt16LE(title.length, 22)
+    const entry = Buffer.alloc(46)
+    entry.writeUInt32LE(0x02014b50, 0); entry.writeUInt16LE(20, 4); fields.copy(entry, 6); entry.writeUInt32LE(offset, 42)
+    parts.push(Buffer.from([0x50, 0x4b, 3, 4]), fields, title, packed)
+    directory.push(entry, title)
+    offset += 30 + title.length + packed.length
+  }
+  const end = Buffer.alloc(22), listing = Buffer.concat(directory)
+  end.writeUInt32LE(0x06054b50, 0); end.writeUInt16LE(files.length, 8); end.writeUInt16LE(files.length, 10)
+  end.writeUInt32LE(listing.length, 12); end.writeUInt32LE(offset, 16)
+  return Buffer.concat([...parts, listing, end])
+}
+
+/** A cell's file: its title, its text, its question, its controls, its code. */
+function cell(name) {
+  const source = read(`cells/${name}`), [, doc] = /^"""([\s\S]*?)"""/.exec(source)
+  const [title, text, question] = doc.trim().split("\n\n").map(part => part.replace(/\s+/g, " "))
+  const controls = /^CONTROLS = (\{\n[\s\S]*?\n\}|.*)$/m.exec(source)[1]
+  const code = source.slice(source.indexOf('"""', 3) + 3).trimStart()
+  return { id: name.slice(3, -3), file: name, title, text, question, controls: JSON.parse(controls.replace(/,(\s*[}\]])/g, "$1")), code, source }
+}
+
+rmSync(dist, { recursive: true, force: true })
+mkdirSync(dist, { recursive: true })
+const bundle = async (entry, options = {}) => {
+  const made = await build({
+    entryPoints: [new URL(`src/${entry}`, import.meta.url).pathname], bundle: true, minify: true, write: false, format: "iife", target: "es2022",
+    loader: { ".py": "text", ".css": "text", ".txt": "text" }, logLevel: "error", ...options,
+  })
+  return made.outputFiles[0].text
+}
+const cells = readdirSync(new URL("cells/", import.meta.url)).filter(f => f.endsWith(".py")).sort().map(cell)
+const sources = zip(new URL("..", import.meta.url).pathname, "tinyattn")
+const style = read("src/style.css") + read("node_modules/uplot/dist/uPlot.min.css")
+const hash = text => `'sha256-${createHash("sha256").update(text).digest("base64")}'`
+const script = /<script>([\s\S]*?)<\/script>/.exec(read("../tinyattn/draw/microscope.html"))[1]
+const policy = (...scripts) => `default-src 'none'; base-uri 'none'; form-action 'none'; img-src 'self' data:; manifest-src 'self'; ` +
+  `style-src 'self' 'unsafe-inline'; frame-src 'self' blob:; worker-src 'self' blob:; connect-src 'self' ${HOST}; ` +
+  `script-src 'self' ${HOST} 'wasm-unsafe-eval' ${scripts.join(" ")}`
+
+// the lesson
+writeFileSync(join(dist, "lesson.js"), await bundle("lesson.js", { define: { CELLS: JSON.stringify(cells) } }))
+writeFileSync(join(dist, "worker.js"), read("src/worker.js"))
+writeFileSync(join(dist, "style.css"), style)
+writeFileSync(join(dist, "tinyattn.zip"), sources)
+const version = createHash("sha256").update(sources).update(style).update(readFileSync(join(dist, "lesson.js"))).digest("hex").slice(0, 12)
+writeFileSync(join(dist, "sw.js"), `const VERSION = "${version}", RUNTIME = "${RUNTIME}"\n` + read("src/sw.js"))
+writeFileSync(join(dist, "index.html"), read("src/index.html").replace("{{policy}}", policy(hash(script))))
+mkdirSync(join(dist, "cells"))
+for (const { file } of cells) cpSync(new URL(`cells/${file}`, import.meta.url), join(dist, "cells", file))
+
+// the checker alone, in one file that opens from disk
+const inline = text => text.replaceAll("</script", "<\\/script")
+const main = inline(await bundle("checker.js", { define: { WORKER: JSON.stringify(read("src/worker.js")), SOURCES: JSON.stringify(sources.toString("base64")) } }))
+writeFileSync(join(dist, "check.html"), read("src/check.html").replace("{{policy}}", () => policy(hash(main)))
+  .replace("{{style}}", () => style).replace("{{script}}", () => main))
+console.log(`web/dist: ${cells.length} cells, tinyattn.zip ${sources.length >> 10} kB, check.html ${(main.length + style.length) >> 10} kB`)
