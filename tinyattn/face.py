@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import html
 import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +12,7 @@ import numpy as np
 
 from . import habits, refusals
 from .methods import Methods
-from .text import printed
+from .text import html_table, printed
 from .values import Array, Shape, TensorLike, numeric
 
 NUMPY: dict[str, Callable[..., Any]] = {}  # what np.f(tensor) runs, by the name of f: ops.py and einsum.py fill it
@@ -145,10 +146,16 @@ class Face(Methods):
 
     def __str__(self) -> str:
         """What print shows: the numbers as NumPy prints them, up to 100 of them."""
+        if self.size > 100:
+            return repr(self)
         prefix = f"Tensor({self.name!r}, " if self.name else "Tensor("
-        return (
-            self._told(np.array2string(self._data, separator=", ", prefix=prefix)) if self.size <= 100 else repr(self)
-        )
+        return self._told(np.array2string(self._data, separator=", ", prefix=prefix))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table of up to 100 numbers, rows and columns as in the tensor."""
+        if self.ndim in (1, 2) and 1 < self.size <= 100:
+            return html_table(repr(self), np.atleast_2d(self._data))
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def _told(self, numbers: str) -> str:
         x, finite = self._data, self._data[np.isfinite(self._data)]

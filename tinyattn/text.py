@@ -21,6 +21,7 @@ __all__ = [
     "console",
     "cut",
     "fit",
+    "html_table",
     "is_terminal",
     "plain",
     "printable",
@@ -111,6 +112,13 @@ def is_terminal(stream: Any) -> bool:
 def columns(most: int) -> int:
     """How many characters a line may have: those of the terminal, or of the variable COLUMNS; `most` in a pipe."""
     return min(most, shutil.get_terminal_size((most, 24)).columns)
+
+
+def html_table(caption: str, rows: Any) -> str:
+    """Numbers in rows, for a notebook."""
+    cells = [[f"{x:.4g}" if isinstance(x, float) else str(x) for x in row.tolist()] for row in rows]
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in cells)
+    return f"<table><caption><code>{html.escape(caption)}</code></caption>{body}</table>"
 
 
 def printable(text: object) -> str:

@@ -1,6 +1,6 @@
 """Diagnosis of a learner's own attention: what is wrong with it, by name, on the smallest input.
 
-`ta.check(function)` in a notebook, `python -m tinyattn check FILE[:FUNCTION]` for a file.
+ta.check(function, *, kind=None, solution=False) in a notebook, `python -m tinyattn check FILE[:FUNCTION]` for a file.
 Read in this order: known/ (the right programs, what is got wrong as edits of them, the inputs), run/ (running
 somebody's code safely), judge/ (one function's answers and the questions asked of them), report and verdict,
 practice, matrix (what a test proves), cli.
@@ -27,13 +27,15 @@ def check_file(path: str | Path, function: str | None = None, *, kind: str | Non
     return report_on(run_file(path, function, kind=_known(kind)), function)
 
 
-def check(function: Callable[..., Any], *, kind: str | None = None) -> Report:
+def check(function: Callable[..., Any], *, kind: str | None = None, solution: bool = False) -> Report:
     """Check a function, method or class of this session. What it is and which conventions it follows is read off
     it, or said by kind=: "scaled_dot_product_attention", "causal_mask", "multi_head_attention", "cross_attention",
-    "self_attention", "softmax", "scaled_dot_product_attention_backward"."""
+    "self_attention", "softmax", "scaled_dot_product_attention_backward". solution: also show the right lines."""
     if not callable(function):
         raise TypeError(f"check wants a function, got {type(function).__name__}: write ta.check(f), not ta.check(f(…))")
-    return report_on(run_function(function, _known(kind)))
+    report = report_on(run_function(function, _known(kind)))
+    report.solution = solution
+    return report
 
 
 def _known(kind: str | None) -> str | None:
@@ -45,8 +47,7 @@ def _known(kind: str | None) -> str | None:
 class _CallableModule(ModuleType):
     """Lets `ta.check(f)` and `from tinyattn.check import …` both work."""
 
-    def __call__(self, function: Callable[..., Any], *, kind: str | None = None) -> Report:
-        return check(function, kind=kind)
+    __call__ = staticmethod(check)
 
 
 sys.modules[__name__].__class__ = _CallableModule

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..text import Line, columns, plain, printed
+from ..text import Line, Shown, columns, plain, printed
 from .judge.case import Finding
 from .judge.outcome import TOLERANCE
 from .known.reference import Array
@@ -24,6 +24,7 @@ class Report:
         self.findings, self.functions = findings, functions
         ids = [f.id for f in findings if f.severity == "bug"]
         errors = [id for id in ids if id.startswith("error-")]
+        self.solution = False  # whether its text has the right lines too
         self.verdict = "correct" if not ids else "error" if len(errors) == len(ids) else "wrong"
 
     @property
@@ -42,7 +43,10 @@ class Report:
         return plain
 
     def __repr__(self) -> str:
-        return printed(as_text(self))
+        return printed(as_text(self, self.solution))
+
+    def _repr_html_(self) -> str:
+        return Shown(report_lines(self, self.solution))._repr_html_()
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import reprlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -199,13 +200,23 @@ class Module:
 
     @reprlib.recursive_repr("…")
     def __repr__(self) -> str:
-        parts = list(self._parts())
-        shown = [f"{name} {part.shape}" for name, part in parts if isinstance(part, Tensor)]
+        parts = [f"{name}: {part!r}" for name, part in self._parts() if isinstance(part, Module)]
+        return "\n  ".join([self._line(), *(part.replace("\n", "\n  ") for part in parts)])
+
+    @reprlib.recursive_repr("…")
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the same tree, its parts to be opened."""
+        parts = [(name, part) for name, part in self._parts() if isinstance(part, Module)]
+        inside = "".join(f"<li>{html.escape(name)}: {part._repr_html_()}</li>" for name, part in parts)
+        line = f"<code>{html.escape(self._line())}</code>"
+        return f"<details open><summary>{line}</summary><ul>{inside}</ul></details>" if parts else line
+
+    def _line(self) -> str:
+        """This module without its parts: Linear(weight (3, 2), bias (3,))  9 parameters."""
+        shown = [f"{name} {part.shape}" for name, part in self._parts() if isinstance(part, Tensor)]
         shown += [f"{name}={v}" for name, v in vars(self).items() if isinstance(v, (int, float)) and name not in OWN]
         size = sum(p.size for p in self.parameters())
-        lines = [f"{type(self).__name__}({', '.join(shown)})" + f"  {size:,} parameters" * (size > 0)]
-        lines += [f"{name}: {part!r}".replace("\n", "\n  ") for name, part in parts if isinstance(part, Module)]
-        return "\n  ".join(lines)
+        return f"{type(self).__name__}({', '.join(shown)})" + f"  {size:,} parameters" * (size > 0)
 
 
 def _inside(name: str, value: Any) -> Iterator[tuple[str, Tensor | Module]]:
