@@ -11,6 +11,7 @@ import pytest
 
 import tinyattn as ta
 from tinyattn.draw import draw_graph, graph, heatmap, render
+from tinyattn.draw.heatmap import GREY, Fonts
 from tinyattn.modes import region
 from tinyattn.text import VIRIDIS
 
@@ -364,6 +365,28 @@ def test_without_a_program_the_text_is_written_and_one_line_says_what_to_install
     assert "\n" not in shown
 
 
+def test_gb_21_a_dot_without_its_plug_ins_gets_what_a_missing_one_gets(no_program, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
+    dot, told = no_program / "scripts" / "dot", 'Format: "svg" not recognized. Use one of:'
+    dot.write_text(f"#!/bin/sh\necho '{told}' >&2\nexit 1\n")
+    dot.chmod(0o755)
+    monkeypatch.setattr(dot_command, "DOT_BINARY", str(dot))
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(no_program / "nowhere"))
+    monkeypatch.setenv("PATH", str(no_program / "nowhere"))
+    digraph = draw_graph(leaf(name="x") * 2.0, path=no_program / "g.svg")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line and "dot -c" in line and "g.dot" in line
+    assert (no_program / "g.dot").read_text() == digraph.source
+    assert told in digraph._repr_mimebundle_()["text/plain"]
+    pure = no_program / "scripts" / "graphviz-pure"  # steps in where it is installed
+    pure.write_text("#!/bin/sh\necho '<svg/>'\n")
+    pure.chmod(0o755)
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(no_program / "scripts"))
+    draw_graph(leaf(name="x") * 2.0, path=no_program / "g.svg")
+    assert (no_program / "g.svg").read_text() == "<svg/>\n"
+    assert capsys.readouterr().err == ""
+
+
 def test_dot_text_needs_no_package(no_program, capsys, monkeypatch):
     """VZ03"""
     L = leaf(name="x") * 2.0
@@ -454,7 +477,7 @@ def test_strange_tokens_in_pictures(tmp_path):
     pixels = (image.imread(tmp_path / "map.png")[..., :3] * 255).round().astype(int).reshape(-1, 3)
     colors, counts = np.unique(pixels, axis=0, return_counts=True)
     common = colors[np.sort(np.argsort(-counts)[:3])]  # by their red, as np.unique sorts
-    expected = [list(bytes.fromhex(color[1:])) for color in (VIRIDIS[0], VIRIDIS[-1], "#ffffff")]
+    expected = [list(bytes.fromhex(color[1:])) for color in (GREY, VIRIDIS[-1], "#ffffff")]
     np.testing.assert_allclose(common, expected, atol=1)
 
 
@@ -501,21 +524,111 @@ def test_a_mask_is_a_map():
 
 
 def test_wide_maps_become_shades_then_pieces(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("COLUMNS", "65")
     weights = np.zeros((2, 100))
     weights[0] = np.linspace(0, 1, 100)
     weights[1, [0, 39, 40, 99]] = 0.01, 0.3, 0.7, np.nan
     text = heatmap(weights, column_labels=[f"token{j}" for j in range(100)])
     lines = text.splitlines()
-    assert max(map(len, lines[:-1])) <= 50
-    rows = ["".join(line[10:].ljust(40) for line in lines if line.startswith(k)).ljust(120) for k in "01"]
-    assert rows[0][:100] == " " + "·" * 19 + "░" * 20 + "▒" * 20 + "▓" * 20 + "█" * 20
-    assert [(j, c) for j, c in enumerate(rows[1]) if c != " "] == [(0, "·"), (39, "░"), (40, "▓"), (99, "×")]
+    assert max(map(len, lines[:-1])) <= 65
     pieces = [line.strip() for line in lines if "keys →" in line]
     assert pieces == ["keys → 0 to 39", "keys → 40 to 79", "keys → 80 to 99"]
+    rows = [[line[10:50].ljust(40) for line in lines if line.startswith(k)] for k in "01"]
+    assert [row[2][20:].strip() for row in rows] == ["→ token99 1", "→ token40 .70"]
+    rows = ["".join([*row[:2], row[2][:20]]) for row in rows]
+    assert rows[0] == " " + "·" * 19 + "░" * 20 + "▒" * 20 + "▓" * 20 + "█" * 20
+    assert [(j, c) for j, c in enumerate(rows[1]) if c != " "] == [(0, "·"), (39, "░"), (40, "▓"), (99, "×")]
     heads = [line[10:].ljust(40) for line in lines[2:9]]
     assert "".join(head[12] for head in heads) == "token12"
     assert "".join(head[3] for head in heads) == " token3"
+
+
+def test_shades_are_scaled_to_what_is_there(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = heatmap(np.full((3, 40), 1 / 40))
+    assert [line.split()[1] for line in text.splitlines()[-4:-1]] == ["█" * 40] * 3
+    assert "█ up to .005 .01 .015 .02 .025" in text
+
+
+def test_two_digits_take_four_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "51")
+    weights = np.random.default_rng(0).dirichlet(np.ones(10), size=10)
+    weights[0] = 0.001
+    weights[0, 3] = 0.996
+    text = heatmap(weights)
+    assert cells(text, 10)[0] == ["0", ".00", ".00", ".00", "1.0"] + [".00"] * 6
+    assert [row[1:] for row in cells(text, 10)[1:]] == [[f"{w:.2f}"[1:] for w in row] for row in weights[1:]]
+    monkeypatch.setenv("COLUMNS", "49")
+    assert "█" in heatmap(weights)
+
+
+def test_marked_cells(tmp_path):
+    weights = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3))
+    text = heatmap(weights, mark=[(0, 1), (1, -1, 0)], path=tmp_path / "map.svg")
+    first, second = (cells(m, 3) for m in text.split("\n\n"))
+    assert [[i, j] for i in range(3) for j in range(3) if first[i][j + 1][0] == ">"] == [[0, 1]]
+    assert [[i, j] for i in range(3) for j in range(3) if second[i][j + 1][0] == ">"] == [[0, 1], [2, 0]]
+    assert (tmp_path / "map.svg").read_text().count("stroke: #d62728") == 3
+    for wrong in ((0, 3), (1,), (2, 0, 0), (0, -4)):
+        with pytest.raises(ValueError, match=r"mark .* no cell"):
+            heatmap(weights, mark=[wrong])
+
+
+def test_layers_and_heads_are_one_grid(tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    rng = np.random.default_rng(0)
+    layers = [rng.dirichlet(np.ones(40), size=(12, 40)) for _ in range(6)]
+    text = heatmap(layers, path=tmp_path / "grid.png")
+    lines = text.splitlines()
+    assert len(lines) == 3 + 6
+    assert "layer" in lines[1] and "head" in lines[1]
+    figures = [[f"{w:.2f}"[1:] for w in layer.max(-1).mean(-1)] for layer in layers]
+    assert [line.split()[1:] for line in lines[3:]] == figures
+    high, wide = image.imread(tmp_path / "grid.png").shape[:2]
+    assert high < 2_000 and wide < 3_000
+    heatmap(layers[0][:8], path=tmp_path / "heads.png")  # eight heads of forty tokens
+    high, wide = image.imread(tmp_path / "heads.png").shape[:2]
+    assert high < 2_200 and wide < 3_000
+
+
+def brightness(color):
+    red, green, blue = (int(part) / 255 for part in color)
+    return 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+
+
+@pytest.mark.parametrize("columns", ["40", "400"])
+def test_gb_19_brightness_rises_with_the_weight(columns, monkeypatch):
+    pytest.importorskip("rich.style").Style.parse.cache_clear()  # which keeps the codes of the first terminal
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    heatmap(np.linspace(0, 1, 60).reshape(2, 30))
+    styled = re.findall(r"38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m", terminal.getvalue())
+    fills = [brightness(part[3:]) for part in styled]
+    assert len(fills) >= 60 or columns == "40"  # equal neighbours may share a code
+    assert fills[-1] == max(fills) and fills[0] == min(fills)
+    order = fills if columns == "400" else sorted(fills)
+    assert order == sorted(order)
+    if columns == "40":  # shades: the ink is the fill's
+        assert all(part[:3] == part[3:] for part in styled)
+
+
+def test_a_map_shows_itself_once_in_a_notebook(monkeypatch, capsys):
+    """Displayed by the call; not printed, and not shown again by the cell that ends with it."""
+    published = []
+    shell = type("Shell", (), {"execution_count": 1, "display_pub": type("P", (), {"publish": published.append})()})()
+    monkeypatch.setitem(sys.modules, "IPython", type("IPython", (), {"get_ipython": staticmethod(lambda: shell)})())
+    shown = heatmap(np.eye(2), ["<b>", "c"])
+    shown._ipython_display_()
+    assert capsys.readouterr().out == ""
+    assert len(published) == 1
+    assert published[0]["text/plain"] == shown
+    assert "&lt;b&gt;" in published[0]["text/html"] and "background" in published[0]["text/html"]
+    shell.execution_count = 2
+    shown._ipython_display_()
+    assert len(published) == 2
 
 
 def test_long_and_wide_tokens_are_cut_and_keep_the_columns_straight(monkeypatch):
@@ -581,6 +694,21 @@ def test_a_pipe_that_cannot_encode_gets_plain_forms(monkeypatch):
     sys.stdout.flush()
     assert "é" in text
     assert b"\ne  " in raw.getvalue() and b"\n??" in raw.getvalue() and b"keys >" in raw.getvalue()
+
+
+def test_pictures_have_glyphs_or_escapes_and_no_warnings(tmp_path, recwarn, monkeypatch):
+    font_manager = pytest.importorskip("matplotlib.font_manager")
+    labels = ["日本", "x", "\U0001f600"]
+    heatmap(np.eye(3), labels, labels, path=tmp_path / "map.png")
+    ours = [font for font in font_manager.fontManager.ttflist if font.name == "DejaVu Sans"]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", ours)
+    fonts = Fonts(labels)
+    assert fonts.families == ["DejaVu Sans"]
+    assert [fonts.shown(label) for label in labels] == [r"\u65e5\u672c", "x", "\U0001f600"]
+    heatmap(np.eye(3), labels, labels, path=tmp_path / "map.png")
+    heatmap(np.eye(3), labels, labels, path=tmp_path / "map.svg")
+    assert "日本" in (tmp_path / "map.svg").read_text()  # the viewer's fonts
+    assert not recwarn.list
 
 
 def test_without_matplotlib_the_text_is_printed_and_a_line_says_so(monkeypatch, capsys, tmp_path):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,10 @@ __all__ = ["heatmap"]
 
 PICTURES = (".svg", ".png")
 SHADES = " ·░▒▓█"  # exactly 0 is blank, then a fifth of the scale each
-NAN = "×"
+NAN, MARK = "×", ">"
+GREY = "#d0d0d0"  # exactly 0 in a picture
+ZERO = "#8a8a8a on #1c1c1c"  # and on a terminal, where dark is little
+MAPS_AT_MOST = 16  # that are printed one by one
 
 
 def heatmap(
@@ -29,35 +33,57 @@ def heatmap(
     column_labels: Iterable[object] | None = None,
     *,
     title: str = "attention weights",
+    mark: Iterable[tuple[int, ...]] = (),
     path: str | os.PathLike[str] | None = None,
 ) -> Shown:
-    """Print attention weights as a table, rows are queries and columns are keys, and return its text.
+    """Show attention weights as a table, rows are queries and columns are keys, and return its text.
 
     weights (..., n, m), on the fixed scale 0 to 1: a Tensor, an array or a boolean mask. Each index of the leading
-        axes (batch, heads) is a map of its own, never an average: heads differ, and a mean hides it.
+        axes (batch, heads) is a map of its own, never an average: heads differ, and a mean hides it. A list of arrays
+        has one for each layer. More than 16 maps are printed as one grid: the mean of the rows' largest weights.
     row_labels, column_labels: the n and m tokens; 0, 1, 2, … unless given.
+    mark: cells to point out, (i, j) in every map, or with the leading axes' indices before.
     path: .svg, .png: draw it there too, with matplotlib.
-    Coloured on a terminal (by rich). Where the figures are too wide for it, one shade a cell, then pieces.
-    NaN is marked, and so is a row without any weight: a query that may attend to nothing.
+    In a script it is printed, coloured on a terminal (by rich); in a notebook it is displayed. Where two digits a cell
+    are too wide, one shade a cell, scaled to the largest weight, and each row's best key; then pieces.
+    NaN is marked, and so is a row without any weight: a query that may attend to nothing. Exactly 0 is grey.
     """
-    cells = np.asarray(weights.numpy() if isinstance(weights, Tensor) else weights, dtype=float)
+    layers = isinstance(weights, (list, tuple)) and np.ndim(_array(weights[0])) > 1 if len(weights) else False
+    cells = np.stack([_array(w) for w in weights]) if layers else _array(weights)
     if cells.ndim < 2 or cells.size == 0:
         raise ValueError(f"heatmap of weights of shape {cells.shape}: it takes (..., queries, keys), none of them 0")
     if path is not None and os.path.splitext(path)[1] not in PICTURES:
         raise ValueError(f"heatmap: the ending of path {str(path)!r} may be {', '.join(PICTURES)}")
     rows = _labels("row_labels", row_labels, cells.shape[-2], "rows (queries)")
     columns = _labels("column_labels", column_labels, cells.shape[-1], "columns (keys)")
-    axes = ["head"] if cells.ndim == 3 else ["batch", "head"] if cells.ndim == 4 else [""] * (cells.ndim - 2)
-    maps = {}
+    axes = ["layer"] * layers + ["batch", "head"][4 - cells.ndim + layers :]
+    axes = axes if len(axes) == cells.ndim - 2 else [""] * (cells.ndim - 2)
+    marks = _marks(mark, cells.shape)
+    maps = []
     for index in np.ndindex(cells.shape[:-2]):
-        maps[", ".join([printable(title), *(f"{axis} {i}".strip() for axis, i in zip(axes, index))])] = cells[index]
+        name = ", ".join(f"{axis} {i}".strip() for axis, i in zip(axes, index))
+        maps.append(Map(name, cells[index], {m[-2:] for m in marks if m[:-2] in ((), index)}))
+    name = printable(title)
     lines: list[Line] = []
-    for heading, values in maps.items():
-        lines += [[(heading, "")], *_table(values, rows, columns), []]
+    if len(maps) > MAPS_AT_MOST:
+        lines += [[(f"{name}: the mean of the rows' largest weights, map by map", "")], *_overview(cells, axes), []]
+    else:
+        for m in maps:
+            lines += [[(", ".join(filter(None, [name, m.name])), "")], *_table(m, rows, columns), []]
     shown = Shown(lines[:-1]).show()
     if path is not None:
-        _save_heatmap(maps, rows, columns, path)
+        _save(maps, rows, columns, name, cells.shape[:-2], path)
     return shown
+
+
+class Map(NamedTuple):
+    name: str  # its place on the leading axes
+    values: Array  # (n, m)
+    marked: Collection[tuple[int, ...]] = ()
+
+
+def _array(weights: Any) -> Array:
+    return np.asarray(weights.numpy() if isinstance(weights, Tensor) else weights, dtype=float)
 
 
 def _labels(name: str, labels: Iterable[object] | None, count: int, what: str) -> list[str]:
@@ -67,12 +93,31 @@ def _labels(name: str, labels: Iterable[object] | None, count: int, what: str) -
     return [printable(label) for label in labels]
 
 
-def _table(values: Array, rows: list[str], columns: list[str]) -> list[Line]:
+def _marks(mark: Iterable[tuple[int, ...]], shape: tuple[int, ...]) -> set[tuple[int, ...]]:
+    found = set()
+    for cell in mark:
+        sizes = shape[len(shape) - len(cell) :]
+        if len(cell) not in (2, len(shape)) or any(not -n <= i < n for i, n in zip(cell, sizes)):
+            raise ValueError(f"heatmap: mark {tuple(cell)} is no cell (query, key) of weights of shape {shape}")
+        found.add(tuple(int(i) % n for i, n in zip(cell, sizes)))
+    return found
+
+
+# --- text -----------------------------------------------------------------------------------------------
+
+
+def _table(m: Map, rows: list[str], columns: list[str]) -> list[Line]:
+    values = m.values
     corner = max(min(16, max(map(width, rows))), len("queries ↓"))
     room = max(shutil.get_terminal_size().columns - corner - 1, 10)
-    cell = max(5, min(9, max(map(width, columns)) + 1, room // len(columns)))
+    short = 5 * len(columns) > room
+    need = 1 + max(len(_figure(w, short)) for w in values.flat)
+    cell = max(need, min(9, max(max(map(width, columns)) + 1, 5), room // len(columns)))
     figures = cell * len(columns) <= room
-    step = len(columns) if figures else room  # columns in one piece
+    best = min(10, max(map(width, columns)))  # the columns of the best key's name
+    step = len(columns) if figures else max(room - best - 8, 10)  # keys in one piece
+    finite = values[np.isfinite(values)]
+    top = 1.0 if figures else min(finite.max(initial=0.0), 1.0) or 1.0  # of the scale
     lines: list[Line] = []
     for start in range(0, len(columns), step):
         part = slice(start, start + step)
@@ -86,36 +131,163 @@ def _table(values: Array, rows: list[str], columns: list[str]) -> list[Line]:
             heads = ["".join(c if width(c) == 1 else "?" for c in letters) for letters in zip(*upright)]
         lines += [[(" " * (corner + 1) + head, "")] for head in heads[:-1]]
         lines.append([(f"{fit('queries ↓', corner)} {heads[-1]}", "")])
-        for label, row in zip(rows, values):
+        for i, (label, row) in enumerate(zip(rows, values)):
             line: Line = [(fit(label, corner) + " ", "")]
-            line += [(_figure(w).rjust(cell) if figures else _shade(w), _style(w)) for w in row[part]]
-            lines.append(line if row.any() else [*line, (" ← empty row", "")])
-    scale = "0 is exactly 0" if figures else f"blank 0, {' '.join(SHADES[1:])} up to .2 .4 .6 .8 1"
+            for j, w in enumerate(row[part], start):
+                marked = (i, j) in m.marked
+                if figures:
+                    line.append(((MARK * marked + _figure(w, short)).rjust(cell), _style(w) + " bold" * marked))
+                else:  # the fill alone tells in colour: the shade has the fill's own
+                    fill = _fill(w / top)
+                    line.append((MARK, f"bold #ff5f5f on {fill}") if marked else (_shade(w / top), f"{fill} on {fill}"))
+            if not row.any():
+                line.append((" ← empty row", ""))
+            elif not figures and part.stop >= len(columns) and not np.isnan(row).all():
+                j = int(np.nanargmax(row))
+                line.append((f" → {cut(columns[j], best)} {_figure(row[j])}", ""))
+            lines.append(line)
+    ends = " ".join(f"{top * k / 5:.2g}".replace("0.", ".", 1) for k in range(1, 6))
+    scale = "0 is exactly 0" if figures else f"blank 0, {' '.join(SHADES[1:])} up to {ends}"
     nan, outside = np.isnan(values).sum(), ((values < 0) | (values > 1)).sum()
     remarks = (f"; {NAN} is NaN: {nan}" if nan else "") + (f"; outside the scale: {outside}" if outside else "")
-    return [*lines, [(f"rows: queries, columns: keys, scale 0 to 1 ({scale}){remarks}", "")]]
+    return [*lines, [(f"rows: queries, columns: keys, scale 0 to {_figure(top)} ({scale}){remarks}", "")]]
+
+
+def _overview(cells: Array, axes: list[str]) -> list[Line]:
+    """One figure for each map: rows are the axis before the heads."""
+    grid = cells.max(-1).mean(-1)  # how sharply the rows look somewhere
+    grid = grid.reshape(-1, grid.shape[-1])
+    lines: list[Line] = [[(f"{axes[-2] if len(axes) > 1 else '':<9} {axes[-1] or 'map'} →", "")]]
+    lines.append([(" " * 9 + "".join(f"{j:>5}" for j in range(grid.shape[1])), "")])
+    for i, row in enumerate(grid):
+        lines.append([(f"{i:>8} ", ""), *((_figure(w).rjust(5), _style(w)) for w in row)])
+    return lines
+
+
+def _fill(fraction: float) -> str:
+    return "default" if np.isnan(fraction) else ZERO[-7:] if fraction == 0 else color(fraction)[0]
 
 
 def _style(w: float) -> str:
-    return "" if np.isnan(w) else "{1} on {0}".format(*color(w))
+    return "" if np.isnan(w) else ZERO if w == 0 else "{1} on {0}".format(*color(w))
 
 
-def _figure(w: float) -> str:
+def _figure(w: float, short: bool = False) -> str:
     if np.isnan(w):
         return NAN
-    return f"{w:.0f}" if w in (0, 1) else f"{w:.2f}".replace("0.", ".", 1)
+    text = f"{w:.0f}" if w in (0, 1) else f"{w:.2f}".replace("0.", ".", 1)
+    return "1.0" if short and text == "1.00" else text
 
 
 def _shade(w: float) -> str:
-    return NAN if np.isnan(w) else SHADES[int(np.ceil(min(max(w, 0), 1) * (len(SHADES) - 1)))]
+    return NAN if np.isnan(w) else SHADES[int(np.ceil(min(max(w, 0), 1) * (len(SHADES) - 1) - 1e-9))]
 
 
-def _save_heatmap(maps: dict[str, Array], rows: list[str], columns: list[str], path: Any) -> None:
+# --- pictures -------------------------------------------------------------------------------------------
+
+
+def _save(maps: list[Map], rows: list[str], columns: list[str], title: str, grid: tuple[int, ...], path: Any) -> None:
     if import_matplotlib() is None:
         print(f"{path} is not drawn: matplotlib is missing: pip install matplotlib", file=sys.stderr)
         return
-    with own_style(**{"svg.fonttype": "none"}):  # labels stay text: searchable, and small
-        _figure_of(maps, rows, columns).savefig(path, dpi=150)
+    across = grid[-1] if len(grid) > 1 and grid[-1] > 1 else None  # layers under each other, heads side by side
+    settings: dict[str, Any] = {"svg.fonttype": "none"}  # labels stay text: searchable, small, in the viewer's fonts
+    if os.path.splitext(path)[1] == ".png":
+        fonts = Fonts([title, *rows, *columns])
+        settings["font.family"] = fonts.families
+        title, rows, columns = fonts.shown(title), [*map(fonts.shown, rows)], [*map(fonts.shown, columns)]
+    with own_style(**settings):
+        _picture(maps, rows, columns, title, across).savefig(path, dpi=150)
+
+
+def _picture(maps: list[Map], rows: list[str], columns: list[str], title: str, across: int | None) -> Any:
+    """Maps in a grid, as large as 16 × 12 inches allow; labels and figures where a cell has room for them."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    n, m = len(rows), len(columns)
+
+    def side(across: int) -> float:  # of a cell, in inches
+        return min(0.4, (16 / across - 1) / m, (12 / -(-len(maps) // across) - 1) / n)
+
+    across = across or max(range(1, len(maps) + 1), key=side)
+    down, cell = -(-len(maps) // across), max(side(across), 0.3 / max(n, m))
+    labelled = cell * max(n, m) > 0.8 and cell >= 0.04
+    size = (
+        across * (cell * m + (1.1 if labelled else 0.15)) + 1.2,
+        down * (cell * n + (1.1 if labelled else 0.35)) + 0.8,
+    )
+    figure = Figure(figsize=size, layout="constrained")
+    axes = list(figure.subplots(down, across, squeeze=False).flat)
+    whole = True  # whether each map has the title
+    for k, (ax, one) in enumerate(zip(axes, maps)):
+        values = one.values
+        image = ax.imshow(np.ma.masked_equal(values, 0), cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        ax.set_facecolor(GREY)  # seen through what is exactly 0
+        heading = ", ".join(filter(None, [title, one.name]))
+        if len(maps) > 1 and width(heading) > 13 * cell * m + 8 * labelled:  # beyond what it stands above
+            heading, whole = one.name, False
+        if not labelled:  # as in a table: layers at the left, heads on top
+            layer, _, heading = one.name.rpartition(", ")
+            ax.set_ylabel(layer if k % across == 0 else "", fontsize=7)
+            heading = heading if k < across else ""
+        ax.set_title(cut(heading, 40), parse_math=False, fontsize=10 if labelled else 7)  # a token $x$ is no formula
+        for axis, labels in ((ax.xaxis, columns), (ax.yaxis, rows)):
+            step = int(np.ceil(0.16 / cell)) if labelled else len(labels) + 1  # no label overlaps the next
+            ticks = range(0, len(labels), step) if labelled else []
+            axis.set_ticks(ticks, [cut(labels[i], 14) for i in ticks], parse_math=False, fontsize=8)
+        ax.tick_params(axis="x", rotation=90)
+        empty, missing = np.flatnonzero(~values.any(axis=-1)).tolist(), np.argwhere(np.isnan(values)).tolist()
+        for y in empty:
+            ax.add_patch(Rectangle((-0.5, y - 0.5), m, 1, fill=False, hatch="///", edgecolor="white"))
+        for y, x in one.marked:
+            ax.add_patch(
+                Rectangle((x - 0.45, y - 0.45), 0.9, 0.9, fill=False, edgecolor="#d62728", linewidth=max(8 * cell, 1))
+            )
+        for y, x in missing:
+            ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor="white", edgecolor="none"))
+            ax.text(x, y, NAN, ha="center", va="center", color="crimson", fontsize=30 * cell)
+        if cell >= 0.26:
+            for (i, j), w in np.ndenumerate(values):
+                if w > 0:
+                    ax.text(j, i, _figure(w), ha="center", va="center", color=color(w)[1], fontsize=min(7, 22 * cell))
+        told = [f"{NAN}: NaN"] * (len(missing) > 0) + ["hatched: empty row"] * (len(empty) > 0)
+        told += ["grey: exactly 0"] * bool((values == 0).any() and len(empty) < n and len(maps) == 1)
+        if labelled:
+            ax.set(xlabel="\n".join(filter(None, ["keys", ", ".join(told[::-1])])), ylabel="queries")
+    for ax in axes[len(maps) :]:
+        ax.set_axis_off()
+    if not (whole and labelled):
+        figure.suptitle(title, parse_math=False, fontsize=11)
+    figure.colorbar(image, ax=axes, label="weight", aspect=4 * size[1])
+    return figure
+
+
+class Fonts:
+    """matplotlib's default font and, for the characters that it lacks, other installed ones; else their escapes."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        from matplotlib import font_manager, ft2font
+
+        files = {
+            font.name: font.fname
+            for font in font_manager.fontManager.ttflist
+            if not re.search("Emoji|Last Resort", font.name)
+        }
+        self.families, self.missing = ["DejaVu Sans"], set()
+        glyphs: dict[str, Any] = {}
+        for c in sorted({c for text in texts for c in text if not c.isascii()}):
+            for family in [*self.families, *sorted(files)]:
+                if family not in glyphs:
+                    glyphs[family] = ft2font.FT2Font(files[family]).get_charmap() if family in files else {}
+                if ord(c) in glyphs[family]:
+                    self.families += [family] * (family not in self.families)
+                    break
+            else:
+                self.missing.add(c)
+
+    def shown(self, text: str) -> str:
+        return "".join(c.encode("unicode_escape").decode() if c in self.missing else c for c in text)
 
 
 def import_matplotlib() -> Any:
@@ -142,40 +314,3 @@ def own_style(**settings: Any) -> Iterator[None]:
         matplotlib.rcParams.update(settings)
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # labels may be of any script
         yield
-
-
-def _figure_of(maps: dict[str, Array], rows: list[str], columns: list[str]) -> Any:
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
-    n, m = len(rows), len(columns)
-    high, wide = min(0.4, 8 / n), min(0.4, 8 / m)  # of a cell, in inches
-    across = max(1, min(len(maps), int(16 / (wide * m + 1.5))))
-    down = -(-len(maps) // across)
-    size = (across * (wide * m + 1.5) + 1, down * (high * n + 1.6))
-    figure = Figure(figsize=size, layout="constrained")
-    axes = list(figure.subplots(down, across, squeeze=False).flat)
-    for ax, (heading, values) in zip(axes, maps.items()):
-        image = ax.imshow(values, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        ax.set_title(cut(heading, 40), parse_math=False, fontsize=10)  # parse_math: a token like $x$ is no formula
-        ax.set_facecolor("lightgrey")  # seen through NaN
-        for axis, labels, side in ((ax.xaxis, columns, wide), (ax.yaxis, rows, high)):
-            step = int(np.ceil(0.16 / side))  # no label overlaps the next
-            ticks = [cut(label, 14) for label in labels[::step]]
-            axis.set_ticks(range(0, len(labels), step), ticks, parse_math=False, fontsize=8)
-        ax.tick_params(axis="x", rotation=90)
-        empty, missing = np.flatnonzero(~values.any(axis=-1)), np.argwhere(np.isnan(values))
-        for i in empty:
-            ax.add_patch(Rectangle((-0.5, i - 0.5), m, 1, fill=False, hatch="///", edgecolor="white"))
-        for i, j in missing:
-            ax.text(j, i, NAN, ha="center", va="center", color="crimson", fontsize=30 * min(high, wide))
-        if max(n, m) <= 12:
-            for (i, j), w in np.ndenumerate(values):
-                if w > 0:
-                    ax.text(j, i, _figure(w), ha="center", va="center", color=color(w)[1], fontsize=7)
-        marks = ["hatched: empty row"] * (len(empty) > 0) + [f"{NAN}: NaN"] * (len(missing) > 0)
-        ax.set(xlabel="\n".join(filter(None, ["keys", ", ".join(marks)])), ylabel="queries")
-    for ax in axes[len(maps) :]:
-        ax.set_axis_off()
-    figure.colorbar(image, ax=axes, label="weight", aspect=4 * size[1])
-    return figure
