@@ -14,22 +14,22 @@ from .habits import explained
 from .masks import split_mask
 from .modes import region
 from .ops import masked_fill, softmax
-from .values import Array
+from .values import Array, Mask, Rng, TensorLike
 
 __all__ = ["fused_attention", "scaled_dot_product_attention"]
 
 
 @region
 def scaled_dot_product_attention(
-    Q: Any,
-    K: Any,
-    V: Any,
-    mask: Any = None,
+    Q: TensorLike,
+    K: TensorLike,
+    V: TensorLike,
+    mask: Mask = None,
     *,
     scale: float | None = None,
     return_weights: bool = False,
     dropout: float = 0.0,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> Any:
     """softmax(Q Kᵀ · scale) V: each query's mean of the values, weighted by how well the keys match it.
 
@@ -69,7 +69,7 @@ class Inputs(NamedTuple):
     bias: Any  # added to the scores
 
 
-def _prepare(Q: Any, K: Any, V: Any, scale: Any, mask: Any) -> Inputs:
+def _prepare(Q: TensorLike, K: TensorLike, V: TensorLike, scale: Any, mask: Mask) -> Inputs:
     """The inputs with the default scale, and with zeros where a NaN could only meet a weight of 0."""
     Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
     shape = scores_shape(Q, K, V)
@@ -114,15 +114,15 @@ def scores_shape(Q: Tensor, K: Tensor, V: Tensor) -> tuple[int, ...]:
 
 @explained
 def fused_attention(
-    Q: Any,
-    K: Any,
-    V: Any,
-    mask: Any = None,
+    Q: TensorLike,
+    K: TensorLike,
+    V: TensorLike,
+    mask: Mask = None,
     *,
     scale: float | None = None,
     return_weights: bool = False,
     dropout: float = 0.0,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> Any:
     """`scaled_dot_product_attention` as a single op: the same answer sooner, in one (..., n, m) array instead of four.
 

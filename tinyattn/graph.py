@@ -178,8 +178,7 @@ def walk(output: Tensor, gradient: Gradient, path: list[Tensor], retain: bool, c
         if create and t.name and g is not gradient:
             g.name = g.name or f"d{t.name}"  # for drawings
         yield t, g
-        node = t._node
-        if node is None or node.inputs is None:
+        if (node := t._node) is None or node.inputs is None:
             continue
         pairs = (backward if create else shares)(t, node, g, wanted)
         for x, dx in pairs:

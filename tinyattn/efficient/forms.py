@@ -13,12 +13,20 @@ from ..graph import Tensor, as_tensor
 from ..habits import explained
 from ..masks import broadcasts, split_mask
 from ..ops import masked_fill
+from ..values import Mask, TensorLike
 from .tiles import FAR, Plan, tiled
 
 
 @explained
 def flash_attention(
-    Q: Any, K: Any, V: Any, *, causal: bool = False, mask: Any = None, scale: float | None = None, block_size: int = 512
+    Q: TensorLike,
+    K: TensorLike,
+    V: TensorLike,
+    *,
+    causal: bool = False,
+    mask: Mask = None,
+    scale: float | None = None,
+    block_size: int = 512,
 ) -> Tensor:
     """softmax(Q Kᵀ · scale) V, exactly, in memory that grows with n + m instead of n · m (Dao et al. 2022).
 
@@ -40,7 +48,7 @@ def flash_attention(
 
 @explained
 def sliding_window_attention(
-    Q: Any, K: Any, V: Any, window: int, *, causal: bool = True, scale: float | None = None
+    Q: TensorLike, K: TensorLike, V: TensorLike, window: int, *, causal: bool = True, scale: float | None = None
 ) -> Tensor:
     """Attention to the window positions that end with one's own: time and memory n · window (Beltagy et al. 2020).
 
@@ -63,7 +71,7 @@ def sliding_window_attention(
 
 @explained
 def block_sparse_attention(
-    Q: Any, K: Any, V: Any, block_mask: Any, block_size: int, *, scale: float | None = None
+    Q: TensorLike, K: TensorLike, V: TensorLike, block_mask: Any, block_size: int, *, scale: float | None = None
 ) -> Tensor:
     """Attention between listed blocks of queries and keys only: the cost is that of the blocks listed.
 
