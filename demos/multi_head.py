@@ -168,7 +168,7 @@ def plot_ablation(figure, backs, _, alone, whole):
 
 
 def main(demo):
-    heads, relations, steps = ([1, 2, 8], [2], 120) if demo.quick else ([1, 2, 4, 8], [1, 2, 4, 8], 500)
+    heads, relations, steps = ([1, 2, 8], [2], 120) if demo.quick else ([1, 2, 4, 8], [1, 2, 4, 8], 400)
     seeds = [demo.seed + i for i in range(3)]
     demo.heading("The staircase")
     plan = [(k, h, seed) for k in relations for h in heads for seed in seeds]
