@@ -119,8 +119,8 @@ def main(demo):
         last = lengths[-1]
         more = times["attention", last][1] / times["attention", at][1]
         demo.claim(
-            f"attention's with the square in the end: ×{more:.0f} for {last // at} times the tokens; at T = {last:,} the GRU takes "
-            f"{ratio[last][1]:.1f} times as long",
+            f"attention's with the square in the end: ×{more:.0f} for {last // at} times the tokens; at T = {last:,} "
+            f"the GRU takes {ratio[last][1]:.1f} times as long",
             more > 1.5 * last / at,
         )
     demo.plot("reading", plot, lengths, times, size=(11, 4))
