@@ -209,7 +209,7 @@ def main(demo):
         [(m, *(f"{np.mean(taken[n][m]):.0f}" for n in makers)) for m in items],
     )
 
-    reach = [1, 2, 4, *range(8, 65, 8)]
+    reach = [1, 2, 4, 8, 16, 32, 64] if demo.quick else [1, 2, 4, *range(8, 65, 8)]
     models = {name: [MODELS[name](np.random.default_rng(s)) for s in seeds] for name in MODELS}
     models[f"GRU, trained at distance {distances[-1]}"] = [runs["GRU", distances[-1], s][0] for s in seeds]
     gradients = {
