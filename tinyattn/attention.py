@@ -9,12 +9,14 @@ import numpy as np
 
 from .calling import op
 from .functional import dropout as _dropout
-from .graph import Tensor, as_tensor, wrap
+from .functional import floating
+from .graph import Tensor, wrap
 from .habits import explained
 from .masks import split_mask
 from .modes import region
 from .ops import masked_fill, softmax
-from .values import Array, Mask, Rng, TensorLike
+from .settings import number
+from .values import Array, Mask, Rng, Shape, TensorLike
 
 __all__ = ["fused_attention", "scaled_dot_product_attention"]
 
@@ -26,7 +28,7 @@ def scaled_dot_product_attention(
     V: TensorLike,
     mask: Mask = None,
     *,
-    scale: float | None = None,
+    scale: float | TensorLike | None = None,
     return_weights: bool = False,
     dropout: float = 0.0,
     rng: Rng = None,
@@ -46,16 +48,20 @@ def scaled_dot_product_attention(
     scores = Q @ K.mT  # (..., n, dk) @ (..., dk, m) -> (..., n, m)
     masked = scaled = scores * scale
     if bias is not None:
-        masked = masked + bias
+        masked = scaled + bias
     if allowed is not None:
         masked = masked_fill(masked, wrap(~allowed, "blocked = ~mask"), -np.inf)
     weights = softmax(masked, axis=-1)
     kept = _dropout(weights, dropout, rng=rng) if dropout else weights
     out = kept @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
-    names = ("scores", scores), ("masked", masked), ("scaled", scaled), ("kept", kept), ("weights", weights)
-    for name, t in (*names, ("output", out)):  # for drawings
-        t.name = name
+    _name(scores=scores, masked=masked, scaled=scaled, kept=kept, weights=weights, output=out)
     return (out, weights) if return_weights else out
+
+
+def _name(**steps: Tensor) -> None:
+    """For drawings. Of two names for one tensor the later one stays."""
+    for name, t in steps.items():
+        t.name = name
 
 
 class Inputs(NamedTuple):
@@ -71,10 +77,14 @@ class Inputs(NamedTuple):
 
 def _prepare(Q: TensorLike, K: TensorLike, V: TensorLike, scale: Any, mask: Mask) -> Inputs:
     """The inputs with the default scale, and with zeros where a NaN could only meet a weight of 0."""
-    Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
+    Q, K, V = floating(Q), floating(K), floating(V)
     shape = scores_shape(Q, K, V)
     if scale is None:
         scale = 1 / math.sqrt(Q.shape[-1] or 1)
+    elif not isinstance(scale, (Tensor, np.ndarray)):
+        scale = number(scale, "scale")
+    if Q.dtype == np.float16:  # Q Kᵀ alone may be out of range
+        Q, scale = Q * scale, 1.0
     if mask is None:
         return Inputs(Q, K, V, scale, None, None)
     allowed, bias = split_mask(mask, shape, Q.dtype)
@@ -87,7 +97,7 @@ def _prepare(Q: TensorLike, K: TensorLike, V: TensorLike, scale: Any, mask: Mask
     return Inputs(Q, K, V, scale, allowed, bias)
 
 
-def scores_shape(Q: Tensor, K: Tensor, V: Tensor) -> tuple[int, ...]:
+def scores_shape(Q: Tensor, K: Tensor, V: Tensor) -> Shape:
     """(..., n, m), the shape of Q Kᵀ; ValueError where Q, K and V do not fit together."""
     q, k, v = Q.shape, K.shape, V.shape
     if min(len(q), len(k), len(v)) < 2:
@@ -119,7 +129,7 @@ def fused_attention(
     V: TensorLike,
     mask: Mask = None,
     *,
-    scale: float | None = None,
+    scale: float | TensorLike | None = None,
     return_weights: bool = False,
     dropout: float = 0.0,
     rng: Rng = None,
@@ -164,7 +174,10 @@ def _attention_pullback(
 @op(pull=_attention_pullback, twin=_attention_composed)
 def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None) -> tuple[Array, Any]:
     """E V · r with E = e^(S - max S), r = 1 / Σ E: the softmax divides at the end, n · dv numbers instead of n · m."""
-    E = np.matmul(Q * scale, K.mT)  # (..., n, dk) @ (..., dk, m) -> (..., n, m); scores S, turned into E in place
+    wide = np.result_type(Q, K, V, np.float32)  # half precision is rounded once, at the end
+    E = np.matmul(
+        np.multiply(Q, scale, dtype=wide), K.mT, dtype=wide
+    )  # (..., n, dk) @ (..., dk, m) -> (..., n, m); scores S, turned into E in place
     if allowed is not None:
         np.copyto(E, -np.inf, where=~allowed)
     E -= E.max(-1, keepdims=True, initial=np.finfo(E.dtype).min)
@@ -172,7 +185,7 @@ def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None
     r = 1 / np.maximum(E.sum(-1, keepdims=True), 1)  # Σ ≥ e⁰ = 1, unless all is masked and Σ = 0
     out = _matmul_as(Q, E, V)
     out *= r
-    return out, (E, r)
+    return out.astype(np.result_type(Q, K, V), copy=False), (E, r)
 
 
 def _matmul_as(like: Array, x: Array, y: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph import Tensor
 from ..ops import concatenate
-from ..settings import told, whole
+from ..settings import integers, told, whole
 from ..values import Array
 
 __all__ = ["KVCache"]
@@ -141,6 +141,17 @@ class KVCache:
             K, V = concatenate([old_K, K], -2), concatenate([old_V, V], -2)
         self._ahead = ahead._replace(layers=(*ahead.layers, (K, V)), owners=(*ahead.owners, weakref.ref(layer)))
         return K, V
+
+
+def left_padding(padding: Any, tokens: int) -> Array:
+    """padding as (B,) integers: how many of these tokens are none, on the left of each text."""
+    counts = integers(padding, "padding")
+    if counts.ndim != 1 or not ((counts >= 0) & (counts < tokens)).all():
+        raise ValueError(
+            f"padding = {told(counts)}: for each text it counts the tokens on its left that are none, from 0 to "
+            f"{tokens - 1}"
+        )
+    return counts.astype(np.intp)
 
 
 def _alike(a: Any, b: Any) -> bool:

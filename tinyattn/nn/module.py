@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import reprlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -198,18 +197,21 @@ class Module:
             p.data = p._data.astype(dtype)
         return self
 
-    @reprlib.recursive_repr("…")
     def __repr__(self) -> str:
-        parts = [f"{name}: {part!r}" for name, part in self._parts() if isinstance(part, Module)]
-        return "\n  ".join([self._line(), *(part.replace("\n", "\n  ") for part in parts)])
+        return _text(self._tree(set()))
 
-    @reprlib.recursive_repr("…")
     def _repr_html_(self) -> str:
         """What a notebook shows: the same tree, its parts to be opened."""
-        parts = [(name, part) for name, part in self._parts() if isinstance(part, Module)]
-        inside = "".join(f"<li>{html.escape(name)}: {part._repr_html_()}</li>" for name, part in parts)
-        line = f"<code>{html.escape(self._line())}</code>"
-        return f"<details open><summary>{line}</summary><ul>{inside}</ul></details>" if parts else line
+        return _html(self._tree(set()))
+
+    def _tree(self, seen: set[Module]) -> tuple[str, list[Any]]:
+        """(a line on this module, the (name, tree) of each part); a module is shown in full once."""
+        seen.add(self)
+        trees = []
+        for name, part in self._parts():
+            if isinstance(part, Module):
+                trees.append((name, (f"the {type(part).__name__} above", []) if part in seen else part._tree(seen)))
+        return self._line(), trees
 
     def _line(self) -> str:
         """This module without its parts: Linear(weight (3, 2), bias (3,))  9 parameters."""
@@ -217,6 +219,17 @@ class Module:
         shown += [f"{name}={v}" for name, v in vars(self).items() if isinstance(v, (int, float)) and name not in OWN]
         size = sum(p.size for p in self.parameters())
         return f"{type(self).__name__}({', '.join(shown)})" + f"  {size:,} parameters" * (size > 0)
+
+
+def _text(tree: tuple[str, list[Any]]) -> str:
+    line, trees = tree
+    return "\n  ".join([line, *(f"{name}: {_text(part)}".replace("\n", "\n  ") for name, part in trees)])
+
+
+def _html(tree: tuple[str, list[Any]]) -> str:
+    line, inside = f"<code>{html.escape(tree[0])}</code>", tree[1]
+    items = "".join(f"<li>{html.escape(name)}: {_html(part)}</li>" for name, part in inside)
+    return f"<details open><summary>{line}</summary><ul>{items}</ul></details>" if inside else line
 
 
 def _inside(name: str, value: Any) -> Iterator[tuple[str, Tensor | Module]]:

@@ -14,7 +14,7 @@ from ..modes import no_grad
 from ..settings import generator, integers, number, whole
 from ..values import Array, Rng
 from .attention import MultiHeadAttention
-from .cache import KVCache
+from .cache import KVCache, left_padding
 from .layers import Dropout, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear
 from .module import Module, resting
 
@@ -140,14 +140,16 @@ class GPT(Module):
         if ids.ndim != 2:
             raise ValueError(f"ids have shape {ids.shape}, but (batch, time) is needed; for one text use ids[None]")
         B, T = ids.shape
-        cache = KVCache() if cache is None and padding is not None else cache
         start = 0 if cache is None else len(cache)
         if start + T > self.context:
             raise IndexError(
                 f"{start + T} tokens are more than this model's context of {self.context}: "
                 "feed fewer, or clear() the cache"
             )
-        padding = None if cache is None else cache.advance(T, padding)
+        if cache is not None:
+            padding = cache.advance(T, padding)
+        elif padding is not None:
+            padding = left_padding(padding, T)
         if padding is not None and padding.shape != (B,):
             raise ValueError(f"padding of shape {padding.shape} for {B} texts: one number is needed for each, ({B},)")
         x = self.embedding(ids)  # (B, T) -> (B, T, d_model)
