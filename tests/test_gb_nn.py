@@ -484,6 +484,42 @@ def test_gb_11_what_is_no_seed_is_refused_everywhere(rng):
             use()
 
 
+# --- GB-02: half precision -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("f", [ta.scaled_dot_product_attention, ta.fused_attention])
+@pytest.mark.parametrize("mask", [None, np.ones((1, 2), bool), np.zeros((1, 2))])
+def test_gb_02_scores_that_are_in_range_after_the_division(f, mask):
+    Q = np.full((1, 64), 40, np.float16)
+    K, V = np.stack([Q[0], Q[0] - np.float16(1)]), np.array([[1], [2]], np.float16)
+    tensors = [ta.Tensor(x, requires_grad=True) for x in (Q, K, V)]
+    out = f(*tensors, mask)
+    assert (out.dtype, out.numpy().tolist()) == (np.float16, [[1.0]])
+    assert all(np.isfinite(g.numpy()).all() for g in ta.grad(out.sum(), tensors))
+
+
+def test_gb_02_many_keys_and_a_learned_scale():
+    Q, K, V = np.zeros((1, 1), np.float16), np.zeros((5000, 1), np.float16), np.full((5000, 1), 60, np.float16)
+    assert ta.fused_attention(Q, K, V).item() == 60
+    scale = ta.Tensor(np.float16(0.125), requires_grad=True)
+    Q = np.full((1, 64), 40, np.float16)
+    K, V = np.stack([Q[0], Q[0] - np.float16(0.5)]), np.array([[1], [2]], np.float16)
+    assert np.isfinite(ta.grad(ta.scaled_dot_product_attention(Q, K, V, scale=scale).sum(), scale)[0].item())
+
+
+# --- GB-34: idle queries -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("f", [ta.scaled_dot_product_attention, ta.fused_attention])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_gb_34_an_idle_query_cannot_matter_to_a_learned_scale(f, bad):
+    scale = ta.Tensor(0.5, requires_grad=True)
+    Q, K, V = [[1.0], [bad]], [[1.0], [2.0]], [[1.0], [3.0]]
+    for mask in np.array([[True, True], [False, False]]), np.array([[0.0, 0.0], [-np.inf, -np.inf]]):
+        (g,) = ta.grad(f(Q, K, V, mask, scale=scale).sum(), scale)
+        assert g.item() == pytest.approx(0.470, abs=5e-4)
+
+
 # --- GB-10: integers -----------------------------------------------------------------------------------
 
 

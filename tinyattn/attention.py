@@ -175,8 +175,9 @@ def _attention_pullback(
 def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None) -> tuple[Array, Any]:
     """E V · r with E = e^(S - max S), r = 1 / Σ E: the softmax divides at the end, n · dv numbers instead of n · m."""
     wide = np.result_type(Q, K, V, np.float32)  # half precision is rounded once, at the end
+    scaled = np.multiply(Q, scale, dtype=wide)
     E = np.matmul(
-        np.multiply(Q, scale, dtype=wide), K.mT, dtype=wide
+        scaled, K.mT, dtype=wide
     )  # (..., n, dk) @ (..., dk, m) -> (..., n, m); scores S, turned into E in place
     if allowed is not None:
         np.copyto(E, -np.inf, where=~allowed)
@@ -185,7 +186,7 @@ def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None
     r = 1 / np.maximum(E.sum(-1, keepdims=True), 1)  # Σ ≥ e⁰ = 1, unless all is masked and Σ = 0
     out = _matmul_as(Q, E, V)
     out *= r
-    return out.astype(np.result_type(Q, K, V), copy=False), (E, r)
+    return out.astype(np.result_type(K, V)) if half else out, (E, r)
 
 
 def _matmul_as(like: Array, x: Array, y: Array) -> Array:

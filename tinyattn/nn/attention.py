@@ -126,7 +126,7 @@ class MultiHeadAttention(Module):
 
     def _check(self, x: Tensor, source: Tensor, cross: bool, cache: KVCache | None) -> None:
         d_model = self.out_proj.weight.shape[0]
-        if source.dtype == bool:
+        if cross and source.dtype == bool:
             raise TypeError("context is an array of booleans, as masks are: write mha(x, mask=mask)")
         for name, t in ("x", x), ("context", source):
             if t.ndim < 2 or t.shape[-1] != d_model:
