@@ -174,11 +174,9 @@ def _attention_pullback(
 @op(pull=_attention_pullback, twin=_attention_composed)
 def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None) -> tuple[Array, Any]:
     """E V · r with E = e^(S - max S), r = 1 / Σ E: the softmax divides at the end, n · dv numbers instead of n · m."""
-    wide = np.result_type(Q, K, V, np.float32)  # half precision is rounded once, at the end
-    scaled = np.multiply(Q, scale, dtype=wide)
-    E = np.matmul(
-        scaled, K.mT, dtype=wide
-    )  # (..., n, dk) @ (..., dk, m) -> (..., n, m); scores S, turned into E in place
+    half = Q.dtype == np.float16
+    Q = Q.astype(np.float32) if half else Q  # half precision is rounded once, at the end
+    E = np.matmul(Q * scale, K.mT)  # (..., n, dk) @ (..., dk, m) -> (..., n, m); scores S, turned into E in place
     if allowed is not None:
         np.copyto(E, -np.inf, where=~allowed)
     E -= E.max(-1, keepdims=True, initial=np.finfo(E.dtype).min)
@@ -186,7 +184,7 @@ def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None
     r = 1 / np.maximum(E.sum(-1, keepdims=True), 1)  # Σ ≥ e⁰ = 1, unless all is masked and Σ = 0
     out = _matmul_as(Q, E, V)
     out *= r
-    return out.astype(np.result_type(K, V)) if half else out, (E, r)
+    return out.astype(np.result_type(np.float16, K, V)) if half else out, (E, r)
 
 
 def _matmul_as(like: Array, x: Array, y: Array) -> Array:
