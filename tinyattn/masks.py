@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .graph import Tensor
-from .settings import array, integers, told, whole
+from .settings import array, told, whole
 from .text import Shown
 from .values import Array
 
@@ -42,8 +42,8 @@ def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool 
 
 def padding_mask(lengths: Any, m: int) -> Array:
     """(B, 1, 1, m) booleans: of sequence b the first lengths[b] keys are real, the rest padding. Combine with &."""
-    lengths, m = integers(lengths, "lengths"), whole(m, "m", 0)
-    if lengths.ndim != 1 or ((lengths < 0) | (lengths > m)).any():
+    lengths, m = array(lengths, "lengths"), whole(m, "m", 0)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or ((lengths < 0) | (lengths > m)).any():
         raise ValueError(f"lengths {told(lengths)} must be whole numbers between 0 and m = {m}, one per sequence")
     mask: Array = np.arange(m) < lengths[:, None, None, None]
     return mask
