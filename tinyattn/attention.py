@@ -84,7 +84,8 @@ def _prepare(Q: TensorLike, K: TensorLike, V: TensorLike, scale: Any, mask: Mask
     elif not isinstance(scale, (Tensor, np.ndarray)):
         scale = number(scale, "scale")
     if Q.dtype == np.float16:  # Q Kᵀ alone may be out of range
-        Q, scale = Q * scale, 1.0
+        scaled: Tensor = Q * scale
+        Q, scale = scaled, 1.0
     if mask is None:
         return Inputs(Q, K, V, scale, None, None)
     allowed, bias = split_mask(mask, shape, Q.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .graph import Tensor
-from .settings import array, told, whole
+from .settings import LARGEST, array, told, whole
 from .text import Shown
 from .values import Array
 
@@ -34,7 +34,9 @@ def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool 
 
     For m > n the n queries are the newest positions, as in `causal_mask`.
     """
-    window = whole(window, "window")  # the query's own position counts
+    window = whole(window, "window", -LARGEST)
+    if window < 1:
+        raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
     distance = behind(n, n if m is None else m)
     mask: Array = (distance >= 0 if causal else distance > -window) & (distance < window)
     return mask
