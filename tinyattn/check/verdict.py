@@ -40,7 +40,7 @@ def _judged(run: Run, name: str, kind: str) -> list[Finding]:
         return diagnose(kind, name, probes(kind), run.records[name])
     limits = limits_of(form)
     made = [p for p in within(kind, limits) if p.name in run.records[name]]
-    found = diagnose(kind, name, made, run.records[name], form=limits)
+    found = diagnose(kind, name, made, run.records[name], form=limits, blocked=form["blocked"])
     notes = [
         Finding(id.split("/")[0], "note", name, TEXTS[id][0].format(**v), *TEXTS[id][1:]) for id, v in form["notes"]
     ]

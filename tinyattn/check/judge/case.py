@@ -44,8 +44,9 @@ class Case:
         probes: Iterable[Probe],
         records: dict[str, Record],
         form: Limits | None = None,
+        blocked: bool | None = None,
     ):
-        self.kind, self.function, self.form = kind, function, form
+        self.kind, self.function, self.form, self.blocked = kind, function, form, blocked
         self.probes = {p.name: p for p in probes}
         self.right = {p.name: evaluate(kind, (), p) for p in self.probes.values()}
         self.learner = {name: read(records.get(name), self.right[name]) for name in self.probes}

@@ -37,6 +37,9 @@ def causal(case: Case) -> None:
     allowed = {n: mask != 0 if ones else mask == 0 for n, mask in masks.items()}
     fits = {name: all((triangles(n)[name] == a).all() for n, a in allowed.items()) for name in triangles(3)}
     names = [name for name, fit in fits.items() if fit]
+    if ones and case.blocked and names[:1] not in ([""], ["property-mask-convention"]):
+        allowed = {n: ~mask for n, mask in allowed.items()}
+        names = [name for name in triangles(3) if all((triangles(n)[name] == a).all() for n, a in allowed.items())]
     if not names:
         case.tell("property-wrong-values/causal", probe)
     elif names[0] == "property-mask-convention":

@@ -20,10 +20,15 @@ from .unknown import stateful, unknown, unknown_mask
 
 
 def diagnose(
-    kind: str, function: str, probes: Iterable[Probe], records: dict[str, Record], form: Limits | None = None
+    kind: str,
+    function: str,
+    probes: Iterable[Probe],
+    records: dict[str, Record],
+    form: Limits | None = None,
+    blocked: bool | None = None,
 ) -> list[Finding]:
     """All that is to be said about one function, the likeliest cause first."""
-    case = Case(kind, function, probes, records, form)
+    case = Case(kind, function, probes, records, form, blocked)
     if not any("value" in outcome.record for outcome in case.learner.values()):
         return [cannot_run(case)]
     for probe in case.probes.values():

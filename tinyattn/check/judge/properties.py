@@ -49,6 +49,11 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         "Something is kept between calls. What is its key?",
         CAUSAL,
     ),
+    "property-stale-mask/size": (
+        "A second length fails: {problem}. Something is kept from the first call, of the first call's size.",
+        "What does the second call find that the first one left: a mask, a shape, a cache?",
+        CAUSAL,
+    ),
     "property-precision": (
         "The numbers are nearly right: to about three digits only.",
         "Is something rounded, kept in float16, or added for safety?",

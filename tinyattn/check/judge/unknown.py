@@ -13,6 +13,10 @@ def unknown(case: Case, plain: list[Probe]) -> None:
     before = len(case.findings)
     if case.told("property-same-answer-twice"):
         return
+    cut = thresholded(case)
+    if cut is not None:
+        case.tell("weights-thresholded", cut)
+        return
     crashes(case, plain)
     ran = [p for p in plain if case.learner[p.name].arrays is not None]
     for probe in filter(case.broken, ran):
@@ -34,6 +38,32 @@ def unknown(case: Case, plain: list[Probe]) -> None:
         case.tell("property-wrong-values", case.first_wrong(fair))
 
 
+def thresholded(case: Case) -> Probe | None:
+    """An input with V = I on which the weights are right but for those that are 0."""
+    for probe in case.probes.values():
+        yours, right = case.learner[probe.name].arrays, case.right[probe.name]
+        if "V = I" not in probe.name or probe.masked or not yours or not right or case.broken(probe):
+            continue
+        cut = (yours[0] == 0) & (right[0] > 0)
+        kept = np.where(cut, 0, right[0])
+        if cut.any() and right[0][cut].max() <= right[0][~cut].min(initial=1.0) and (yours[0] > 0).any():
+            shared = kept / kept.sum(axis=-1, keepdims=True)
+            if close((yours[0],), (kept,)) or close((yours[0],), (shared,)):
+                return probe
+    return None
+
+
+def one_size(case: Case, raised: list[Probe]) -> bool:
+    """Whether it only works for as many queries as the first call had: something of that call is kept."""
+    if case.form is None or case.form.sizes or not raised:
+        return False
+    fine = [p for p in case.probes.values() if case.learner[p.name].arrays is not None and not p.masked]
+    axis = -1 if case.kind.startswith("softmax") else -2
+    which = 1 if "backward" in case.kind else 0
+    good, bad = ({np.shape(p.args[which])[axis] for p in some if np.ndim(p.args[which]) > 1} for some in (fine, raised))
+    return len(good) == 1 and not good & bad
+
+
 def gradients(case: Case, probes: list[Probe]) -> None:
     """Which of dQ, dK, dV is wrong, each on its first input that shows it."""
     names = ("dX", "dWq", "dWk", "dWv") if case.kind.startswith("self") else ("dQ", "dK", "dV")
@@ -47,7 +77,9 @@ def gradients(case: Case, probes: list[Probe]) -> None:
 def crashes(case: Case, probes: list[Probe]) -> None:
     """The first input on which it raises, and whether all such inputs have n ≠ m."""
     raised = [p for p in probes if case.raised(p)]
-    if raised:
+    if one_size(case, raised):
+        case.tell("property-stale-mask/size", raised[0], problem=case.problem(raised[0]))
+    elif raised:
         unequal = all(len({np.shape(a)[-2] for a in p.args[:2] if np.ndim(a) > 1}) > 1 for p in raised)
         where = f'{"with n ≠ m " * unequal}(input "{raised[0].name}")'
         case.tell("property-crash", raised[0], where=where, problem=case.problem(raised[0]))

@@ -640,6 +640,7 @@ MUTANTS = [
             for more in (
                 {"normalise": "weights = weights / np.exp(scores).sum(axis=-1, keepdims=True)"},
                 {},
+                {"normalise": "weights = np.exp(scores) / weights.sum(axis=-1, keepdims=True)"},
             )
         ),
     ),
@@ -725,6 +726,7 @@ _LATE = "np.tri(*scores.shape[-2:], scores.shape[-1] - scores.shape[-2], dtype=b
 _EARLY = "np.tri(*scores.shape[-2:], dtype=bool)"
 _BASES: dict[str, Edit] = {  # conventions that are no mistakes: "kind/late" is that kind's program, always causal
     "": {},
+    "x": {"dW": "return (dX,)"},  # only the gradient of the input is asked for
     **{
         name: {"when": "if True:", "which": f"allowed = {triangle} if mask is None else mask & {triangle}"}
         for name, triangle in (("late", _LATE), ("early", _EARLY))
@@ -805,11 +807,11 @@ def program(kind: str, edits: tuple[Edit, ...] = ()) -> Callable[..., Any] | Non
 
 def touches_mask(edit: Edit, kind: str = "") -> bool:
     """An edit that shows only when a mask is given; what is always causal shows it always."""
-    return bool(edit.keys() & {"which", "mask"}) and "when" not in edit and "/" not in kind
+    return bool(edit.keys() & {"which", "mask"}) and "when" not in edit and not kind.endswith(("/late", "/early"))
 
 
 def shows(edit: Edit, kind: str, masked: bool) -> bool:
     """Whether an edit is to be looked for with masks (or without)."""
-    if "/" in kind:
+    if kind.endswith(("/late", "/early")):
         return not masked or bool(edit.keys() & {"which", "mask"})
     return touches_mask(edit) == masked

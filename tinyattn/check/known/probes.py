@@ -299,7 +299,9 @@ class Limits:
     shared: bool = False  # key/value heads of their own number
     output: bool = False  # an output projection
     width: str = "free"  # of a layer: "free", "dk = dv", "d = h·dk"
-    biases: bool = False
+    biases: str = ""  # which of q, k, v and o have a bias
+    weights: bool = True  # of a layer; without any, queries, keys and values are the inputs themselves
+    sources: int = 1  # of a layer: X alone, X and a context, or queries, keys and values of their own
     vector: bool = False  # a softmax of one vector
     sizes: tuple[int, ...] = ()  # the only sizes there are (a script's)
     causal: bool = False
@@ -331,10 +333,13 @@ def within(kind: str, limits: Limits) -> list[Probe]:
     elif plain == "attention_layer":
         made = list(_layer(rng, limits))
     elif plain == "self_attention_backward":
-        made = list(_self_backward(rng))
+        made = list(_self_backward(rng, limits))
     else:
         backward = plain.endswith("backward")
         made = list(_MAKERS[plain](rng)) + list(_squares(rng, limits, backward))
+        if plain == "scaled_dot_product_attention":
+            Q, K = 1.5 * rng.normal(size=(4, 6)), rng.normal(size=(23, 6))
+            made.append(Probe("23 keys, V = I, so the output is the weights", "plain", (Q, K, np.eye(23))))
         if limits.causal:
             made = [p for p in made if p.group != "pair" or p.name in ("base", "causal base", "the future changed")]
         made = [p for p in made if limits.takes(p, 3 + backward)]
@@ -405,21 +410,24 @@ def _layer(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
             d = heads * dk if limits.width == "d = h·dk" else heads * dk + 3
             out = d if limits.width == "d = h·dk" else d + 1
         X = scale * rng.normal(size=(*batch, n, d))
-        Xk = X if limits.square else scale * rng.normal(size=(*batch, m, d))
-        Xv = X if limits.square else scale * rng.normal(size=(*batch, m, d))
+        m = n if limits.square else m
+        Xk = X if limits.sources == 1 else scale * rng.normal(size=(*batch, m, d))
+        Xv = Xk if limits.sources < 3 else scale * rng.normal(size=(*batch, m, d))
 
-        def weight(rows: int, columns: int) -> Any:
+        def weight(name: str, rows: int, columns: int) -> Any:
+            if not limits.weights:
+                return np.eye(rows)
             W = rng.normal(size=(rows, columns)) / np.sqrt(rows)
-            return Affine(W, rng.normal(size=columns)) if limits.biases else W
+            return Affine(W, rng.normal(size=columns)) if name in limits.biases else W
 
-        Wq, Wk, Wv = weight(d, heads * dk), weight(d, shared * dk), weight(d, shared * dv)
-        Wo = weight(heads * dv, out) if limits.output else np.eye(heads * dv)
+        Wq, Wk, Wv = weight("q", d, heads * dk), weight("k", d, shared * dk), weight("v", d, shared * dv)
+        Wo = weight("o", heads * dv, out) if limits.output else np.eye(heads * dv)
         return X, Xk, Xv, Wq, Wk, Wv, Wo, heads, shared
 
     many = (2, 3, 4) if limits.heads else (1, 1, 1)
     if limits.shared:
         many = (2, 4, 4)
-    m = 3 if limits.square else 4
+    m = 4
     yield Probe("3 tokens", "plain", inputs(3, m, many[0], 2))
     for name, shape in {
         "one token": (1, 4, many[0], 3),
@@ -446,7 +454,7 @@ def _layer(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
             "mask, more heads": (6, 5, many[1], 3),
         }.items():
             args = inputs(*shape)
-            yield Probe(name, "masked", (*args, holes(shape[0], args[1].shape[-2])))
+            yield Probe(name, "masked", (*args, holes(*(a.shape[-2] for a in args[:2]))))
         if not limits.key_mask and not limits.causal:
             args = inputs(7, 7, many[1], 2)
             yield Probe("mask, causal", "masked", (*args, causal_mask(7)))
@@ -460,32 +468,32 @@ def _layer(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
     if limits.causal:
         X, Xk, Xv, *rest = inputs(4, 4, many[0], 3)
         grow = np.arange(1, 1 + Xk.shape[-2])[:, None] ** 2
-        yield Probe(
-            "later tokens are larger",
-            "plain",
-            (X * grow, X * grow, X * grow, *rest) if limits.square else (X, Xk * grow, Xv, *rest),
-        )
+        larger = Xk * grow
+        grown = {1: (larger,) * 3, 2: (X, larger, larger), 3: (X, larger, Xv)}[limits.sources]
+        yield Probe("later tokens are larger", "plain", (*grown, *rest))
     X, Xk, Xv, *rest = inputs(4, 5, many[0], 3)
     yield Probe("base", "pair", (X, Xk, Xv, *rest))
     if limits.sizes:
         return
     order = [2, 0, 3, 1]
     if not limits.causal:
-        turned = (X[order],) * 3 if limits.square else (X[order], Xk, Xv)
+        turned = (X[order],) * 3 if limits.sources == 1 else (X[order], Xk, Xv)
         yield Probe("queries permuted", "pair", (*turned, *rest))
-    if limits.mask and limits.square and not limits.key_mask:
+    if limits.mask and limits.sources == 1 and not limits.key_mask:
         later = X + np.array([[0], [0], [0], [2]])
         yield Probe("causal base", "pair", (X, X, X, *rest, causal_mask(4)))
         yield Probe("the future changed", "pair", (later, later, later, *rest, causal_mask(4)))
 
 
-def _self_backward(rng: np.random.Generator) -> Iterator[Probe]:
+def _self_backward(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
     for name, (n, d, dk, dv) in {
-        "2 tokens": (2, 3, 2, 2),
-        "5 tokens": (5, 4, 3, 3),
-        "4 tokens": (4, 6, 5, 5),
-        "7 tokens": (7, 3, 2, 2),
+        "2 tokens": (2, 3, 2, 4),
+        "5 tokens": (5, 4, 3, 2),
+        "4 tokens": (4, 6, 5, 3),
+        "7 tokens": (7, 3, 2, 5),
         "square": (4, 4, 4, 4),
     }.items():
+        dk = d if limits.width == "d = h·dk" else dk
+        dv = dv if limits.width == "free" else dk
         Wq, Wk, Wv = (rng.normal(size=(d, w)) for w in (dk, dk, dv))
         yield Probe(name, "plain", (rng.normal(size=(n, dv)), rng.normal(size=(n, d)), Wq, Wk, Wv))

@@ -104,6 +104,7 @@ def attention_layer(
 ) -> Array:
     """Any layer of attention: own sources for queries, keys and values, heads, and shared key/value heads."""
     *batch, n, _ = X.shape
+    d_model = Wo.shape[0]
 
     def split(A: Array, count: int = num_heads) -> Array:
         return A.reshape(*A.shape[:-1], count, -1).swapaxes(-2, -3)  #: split     -> (..., heads, n, d_head)
@@ -111,7 +112,7 @@ def attention_layer(
     Q, K, V = split(X @ Wq), split(Xk @ Wk, num_kv_heads), split(Xv @ Wv, num_kv_heads)  #: project
     K, V = (np.repeat(A, num_heads // num_kv_heads, axis=-3) for A in (K, V))  #: share
     heads = scaled_dot_product_attention(Q, K, V, mask)  #: attend
-    joined = heads.swapaxes(-2, -3).reshape(*batch, n, -1)  #: join     -> (..., n, d_model)
+    joined = heads.swapaxes(-2, -3).reshape(*batch, n, d_model)  #: join     -> (..., n, d_model)
     return joined @ Wo  #: output
 
 

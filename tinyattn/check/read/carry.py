@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,11 @@ def to_array(value: Any) -> Array | None:
     """An array, a tensor or a rectangular nest of numbers as an array; None for anything else."""
     if isinstance(value, np.ndarray):
         return value
+    if isinstance(value, (type, ModuleType)):
+        return None
     if callable(getattr(value, "detach", None)):
         value = value.detach()
-    if not isinstance(value, type) and callable(getattr(value, "numpy", None)):
+    if callable(getattr(value, "numpy", None)):
         try:
             found = value.numpy()
         except Exception:

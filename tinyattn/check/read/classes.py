@@ -26,8 +26,28 @@ FIRST = (
 _LAYER = {"Q": "q", "K": "k", "V": "v", "W_q": "q", "W_k": "k", "W_v": "v", "W_o": "o", "W_qkv": "qkv", "out": "o"}
 
 
+class Config:
+    """A configuration that has whatever it is asked for: sizes by their names."""
+
+    def __init__(self, values: Values):
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return size(Parameter(name, role(name), True), self._values)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return getattr(self, name)
+
+
 def size(parameter: Parameter, values: Values) -> Any:
     """What an argument of a constructor is given."""
+    if plain(parameter.name) in ("config", "cfg", "conf", "args", "hparams", "settings", "options", "opt"):
+        return Config(values) if parameter.required else parameter.default
     name, found = plain(parameter.name), role(parameter.name)
     if found in ("X", "Q", "K", "V", "params", "context", "weights", "out", "dO"):
         found = {"K": "d_k", "V": "d_v"}.get(found, "d_model")
@@ -167,14 +187,28 @@ def own_weights(instance: Any) -> dict[tuple[Any, ...], tuple[str | None, int | 
     return {path: (*meaning(path), tuple(value.shape)) for path, value, _, _ in slots(instance)}
 
 
+def by_order(found: dict[tuple[Any, ...], tuple[str | None, Any]]) -> dict[tuple[Any, ...], str]:
+    """The roles of three or four weights (and as many biases) whose names tell nothing: their order tells."""
+    named: dict[tuple[Any, ...], str] = {}
+    known = {r for r, _ in found.values() if r}
+    for rank, letter in ((2, "W_"), (1, "b_")):
+        left = [path for path, (r, shape) in found.items() if r is None and len(shape) == rank]
+        if known & {"W_q", "W_qkv"} and letter + "o" not in known and len(left) == 1:
+            named[left[0]] = letter + "o"  # the one that is left
+    if not any(r and r.startswith("W_") for r, _ in found.values()):
+        for rank, letter in ((2, "W_"), (1, "b_")):
+            nameless = [path for path, (r, shape) in found.items() if r is None and len(shape) == rank]
+            if len(nameless) in (3, 4):
+                named |= {path: letter + which for path, which in zip(nameless, "qkvo")}
+    return named
+
+
 def give_weights(instance: Any, form: Form, values: Values) -> None:
     """Set an object's own weights to those of the call; Unsuited where they do not fit."""
     found = list(slots(instance))
     told: dict[tuple[Any, ...], tuple[str | None, int | None]] = {path: meaning(path) for path, *_ in found}
-    nameless = [path for path, value, *_ in found if told[path][0] is None and value.ndim == 2]
-    if not any(r and r.startswith("W_") for r, _ in told.values()) and len(nameless) in (3, 4):
-        for path, given in zip(nameless, ("W_q", "W_k", "W_v", "W_o")):
-            told[path] = (given, None)
+    shapes = {path: (told[path][0], tuple(value.shape)) for path, value, *_ in found}
+    told |= {path: (given, None) for path, given in by_order(shapes).items()}
     for path, value, put, linear in found:
         name, head = told[path]
         if name is None:
@@ -237,9 +271,8 @@ def backward_running(
         instance = build(cls, form, values)
         getattr(instance, forward)(*args, **keywords)
         found = getattr(instance, backward)(to_carrier(np.array(values["dO"]), form.carrier))
-        if found is not None:
-            return found
-        return {path: value for path, value, *_ in slots(instance) if str(path[-1]).lower().startswith(("d", "grad"))}
+        kept = {str(path[-1]): v for path, v, *_ in slots(instance) if str(path[-1]).lower().startswith(("d", "grad"))}
+        return (found, kept) if kept else found
 
     return run
 

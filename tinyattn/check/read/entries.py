@@ -6,12 +6,13 @@ mask is checked where there is nothing else, a backward pass together with its f
 
 import ast
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
 from ..known.probes import KINDS, Limits
 from .carry import to_carrier
-from .classes import backward_running, build, constructor, methods, own_weights, running
+from .classes import backward_running, build, by_order, constructor, methods, own_weights, running
 from .form import Form, Parameter, Values, called, parameters_of
 from .names import ATTENTION, BACKWARD, MASK, PARAMETERS, SOFTMAX, plain
 from .record import quiet
@@ -249,6 +250,8 @@ def programs(
     chosen = main[0]
     sized = tuple(p.role for p in constructor(target) if p.role in ("heads", "heads_kv"))
     sized += tuple("heads" for p in constructor(target) if plain(p.name) == "h")
+    if re.search(r"(config|cfg|args|conf|hparams)\.\w*heads?\b", words):
+        sized += ("heads",)
 
     def holds(limits: Limits, kind: str) -> set[str] | None:
         """The roles of the weights of an instance of these sizes; None where it cannot be built."""
@@ -296,20 +299,16 @@ def programs(
 
 def _roles(instance: Any) -> set[str]:
     found = own_weights(instance)
-    roles = {r for r, _, _ in found.values() if r}
-    if not any(r.startswith("W_") for r in roles):
-        nameless = [shape for r, _, shape in found.values() if r is None and len(shape) == 2]
-        if len(nameless) in (3, 4):
-            roles |= set(("W_q", "W_k", "W_v", "W_o")[: len(nameless)])
-    return roles & set(PARAMETERS)
+    named = by_order({path: (r, shape) for path, (r, _, shape) in found.items()})
+    return ({r for r, _, _ in found.values() if r} | set(named.values())) & set(PARAMETERS)
 
 
 def _held(target: type, program: Program, holds: Callable[[Limits, str], set[str] | None]) -> set[str]:
     """The weights that instances hold, read off one of ordinary sizes."""
     for kind in ("attention_layer", "scaled_dot_product_attention"):
         for limits in (
-            Limits(square=True, width="d = h·dk", heads=bool(program.sized), output=True),
-            Limits(square=True, heads=bool(program.sized)),
+            Limits(square=True, width="d = h·dk", heads="heads" in program.sized, output=True),
+            Limits(square=True, heads="heads" in program.sized),
         ):
             found = holds(limits, kind)
             if found is not None:

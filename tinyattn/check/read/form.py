@@ -193,6 +193,9 @@ class Form:
         if found == "scale":
             root = float(np.sqrt(mean["d_k"]))
             return root if self.scale == "√dk" else 1 / root
+        if found == "params" and self.weights == "list":
+            names = ("W_q", "W_k", "W_v", "W_o")[: 4 if self.limits.output else 3]
+            return [to_carrier(self._weight(mean[n]), self.carrier) for n in names]
         if found == "params":
             return Weights(lambda key: self._by_key(key, values))
         if found == "W_qkv":

@@ -54,7 +54,7 @@ _ROLES = [  # the first that fits
     ("W_v", rf"{_WEIGHT}_?{_GIVE}_?{_WEIGHT}?|{_GIVE}_?{_WEIGHT}(_?w(eights?)?)?"),
     (
         "W_o",
-        rf"{_WEIGHT}_?{_OUT}(_?{_WEIGHT})?|{_OUT}_?{_WEIGHT}(_?w(eights?)?)?|c_?proj|proj(ection)?|w_?p(roj)?|w_?f(inal)?|fc|wout",
+        rf"{_WEIGHT}_?{_OUT}(_?{_WEIGHT})?|{_OUT}_?{_WEIGHT}(_?w(eights?)?)?|c_?proj|proj(ection)?|w_?p(roj)?|w_?f(inal)?|fc|wout|dense|linear|final(_linear)?|unify_?heads|combine(_heads)?",
     ),
     (
         "dO",

@@ -193,35 +193,38 @@ def rungs(kind: str, program: Program, parameters: list[Parameter]) -> Iterator[
         for equal, square in ((False, False), (False, True), (True, False), (True, True)):
             yield Limits(square=square, equal=equal)
         return
+    if kind == SELF_BACK:
+        for width in ("free", "dk = dv", "d = h·dk"):
+            yield Limits(width=width)
+        return
     if kind != LAYER:
         yield Limits()
         if kind == SOFT:
             yield Limits(vector=True)
         return
     heads = bool({"heads"} & has or "heads" in program.sized)
-    if program.fixed:
-        apart = bool(has & {"K", "V", "context"})
-        yield Limits(
-            square=not apart,
-            sizes=program.fixed,
-            heads=heads,
-            output="W_o" in has,
-            width="fixed",
-            biases=any(r and r.startswith("b_") for r in has),
-        )
-        return
     shared = bool({"heads_kv"} & has or "heads_kv" in program.sized)
-    output = "W_o" in has or "W_o" in program.weights or "b_o" in program.weights or "params" in has
-    outputs = (True, False) if "params" in has else (output,)
-    biases = any(r and r.startswith("b_") for r in (*has, *program.weights))
-    apart = not (has & {"K", "V", "context"})
-    none = not (has & {*PARAMETERS, "params"} or program.weights)
-    for square in (True,) if apart else (False, True):
-        for width in (
-            ("d = h·dk",) if none else ("d = h·dk", "dk = dv", "free") if heads else ("free", "dk = dv", "d = h·dk")
-        ):
+    held = {r for r in (*has, *program.weights) if r}
+    weights = bool(held & {*PARAMETERS, "params"})
+    sources = 3 if has & {"V"} else 2 if has & {"K", "context"} else 1
+    biases = "".join(r[2:] for r in sorted(held) if r.startswith("b_"))
+    common: dict[str, Any] = {
+        "heads": heads,
+        "shared": shared,
+        "biases": biases,
+        "weights": weights,
+        "sources": sources,
+    }
+    if program.fixed:
+        n, m = program.fixed[:2]
+        yield Limits(square=n == m, sizes=program.fixed, output="W_o" in held, width="fixed", **common)
+        return
+    outputs = (True, False) if "params" in has else (bool(held & {"W_o", "b_o"}),)
+    widths = ("d = h·dk", "dk = dv", "free") if heads else ("free", "dk = dv", "d = h·dk")
+    for square in (True,) if sources == 1 else (False, True):
+        for width in widths if weights else ("d = h·dk",):
             for out in outputs:
-                yield Limits(square=square, width=width, heads=heads, shared=shared, output=out, biases=biases)
+                yield Limits(square=square, width=width, output=out, **common)
 
 
 def ways(form: Form, program: Program) -> Iterator[tuple[str, int]]:
@@ -236,6 +239,8 @@ def ways(form: Form, program: Program) -> Iterator[tuple[str, int]]:
         yield "stacked", RAN
     if has & {"W_qkv", "W_o", "W_q", "params", "W_kv"}:
         yield "object", RAN
+    if "params" in has:
+        yield "list", RAN
     if "W_q" in has and form.limits.heads:
         yield "by head", RAN
 
@@ -268,12 +273,13 @@ def grade(form: Form, args: tuple[Any, ...]) -> tuple[int, tuple[Path, ...], str
     value, error = attempt(form, args)
     if error is not None:
         return RAISED, (), ""
-    kinds = [form.kind] if form.kind in (SOFT, TRIANGLE) else [form.kind + base for base in ("", "/late", "/early")]
+    bases = {SOFT: ("",), TRIANGLE: ("",), SELF_BACK: ("", "/x")}.get(form.kind, ("", "/late", "/early"))
+    kinds = [form.kind + base for base in bases]
     rights = [(k, r) for k in kinds if (r := right_of(k, args)) is not None]
     if not rights:
         return RAN, (), ""
     score, ways, which = locate(form, value, [r for _, r in rights])
-    return score, ways, rights[which][0] if score == EXACT else form.kind
+    return score, ways, rights[which][0] if score == EXACT or form.kind == SELF_BACK else form.kind
 
 
 def read(program: Program, kind: str | None = None) -> tuple[Form | None, BaseException | None]:

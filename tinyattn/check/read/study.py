@@ -11,6 +11,7 @@ import numpy as np
 from ..known.probes import Limits, Probe, within
 from .entries import Found, programs
 from .form import Form, MaskForm, NoAnswer
+from .masks import said
 from .reading import read
 from .record import contain, describe, encode, quiet
 from .scripts import script
@@ -96,7 +97,7 @@ def study(
                 "function": form.label,
                 "kind": form.kind,
                 "limits": asdict(form.limits),
-                "blocked": form.mask.blocked,
+                "blocked": _blocked(form, forms, program),
                 "notes": form.notes,
             }
         )
@@ -106,6 +107,17 @@ def study(
     for pair in pairs(forms):
         write(pair)
     write({"end": True})
+
+
+def _blocked(form: Form, forms: list[Form], program: Program) -> bool | None:
+    """Whether True (or 1) marks in a mask what may not be seen: as the attention beside it takes it, or its text
+    says; None if nothing tells."""
+    if form.kind != TRIANGLE:
+        return form.mask.blocked
+    taking = [f for f in forms if f.kind.partition("/")[0] in (SDPA, LAYER) and f.limits.mask]
+    if taking and not taking[0].mask.values.startswith("additive"):
+        return taking[0].mask.blocked
+    return {"hidden": True, "seen": False}.get(said(program.words))
 
 
 def pairs(forms: list[Form]) -> Iterator[dict[str, Any]]:

@@ -110,6 +110,7 @@ def live(task: Work, out: int) -> NoReturn:  # pragma: no cover
         for stream in (0, 1, 2):
             os.dup2(null, stream)
         sys.stdin, sys.stdout, sys.stderr = (open(os.devnull, mode, encoding="utf-8") for mode in ("r", "w", "w"))  # noqa: SIM115
+        os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
         _limit()
         Own.process = True
         with open(out, "w", encoding="utf-8") as file:

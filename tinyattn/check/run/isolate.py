@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from ..read.study import study_object
 from . import child
 
 TIME_LIMIT = 10.0  # seconds for all calls together
+LOADING = 2  # times as long for what happens before them: some imports are slow
 OUTPUT = 64 << 20  # bytes that a child may write
 Plan = dict[str, list[Probe]]
 
@@ -176,14 +178,19 @@ def _collected(reading: int, limit: float, close: bool = True) -> tuple[list[str
     pieces: list[bytes] = []
 
     def drain() -> None:
-        while (piece := os.read(reading, 1 << 16)) and sum(map(len, pieces[-1:])) + len(pieces) * (1 << 16) < OUTPUT:
+        while len(pieces) << 16 < OUTPUT and (piece := os.read(reading, 1 << 16)):
             pieces.append(piece)
 
     thread = threading.Thread(target=drain, daemon=True)
     thread.start()
-    thread.join(limit)
-    ended = f"it had not finished after {limit:.0f} s" if thread.is_alive() else None
-    if close and not thread.is_alive():
+    begun = time.monotonic()
+    while not pieces and thread.is_alive() and time.monotonic() < begun + LOADING * limit:
+        thread.join(0.02)  # the first line comes when the learner's text is loaded
+    thread.join(limit if pieces else 0)
+    ended = None
+    if thread.is_alive():
+        ended = f"it had not finished after {limit if pieces else LOADING * limit:.0f} s"
+    elif close:
         os.close(reading)
     return b"".join(pieces).decode("utf-8", errors="replace").split("\n"), ended
 
