@@ -52,6 +52,7 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79
 NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|×))?|[-·]|")
 
 STYLE = {
+    "axes.axisbelow": True,
     "axes.edgecolor": GREY,
     "axes.grid": True,
     "axes.spines.right": False,

@@ -61,7 +61,7 @@ def plot(figure, lengths, times):
             axes.loglog(lengths, [1e3 * times[name, T][k] for T in lengths], "o-", color=color, label=name)
         ratio = {T: times["GRU", T][k] / times["attention", T][k] for T in lengths}
         best = max(ratio, key=ratio.get)
-        axes.set(title=f"{what}: the GRU takes up to {ratio[best]:.0f} times as long (T = {best:,})", xlabel="tokens T")
+        axes.set(title=f"{what}: GRU up to {ratio[best]:.0f} × as long (T = {best:,})", xlabel="tokens T")
         axes.set_xticks(lengths, [f"{T:,}" for T in lengths])
         axes.minorticks_off()
         axes.legend()

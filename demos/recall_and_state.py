@@ -178,7 +178,7 @@ def main(demo):
             for n in lengths
         ],
     )
-    demo.plot("recall", plot, right, lengths, widths, size=(3.4 * len(lengths), 3.6))
+    demo.plot("recall", plot, right, lengths, widths, size=(2.6 + 3.4 * len(lengths), 3.6))
 
     need = {kind: [narrowest(right, kind, n, widths) for n in lengths] for kind in COLORS}
     short, long, thin, wide = lengths[0], lengths[-1], widths[0], widths[-1 if demo.quick else -2]
