@@ -85,7 +85,12 @@ def plot_induction(figure, loss, n, score):
     left.plot(np.arange(1, len(loss) + 1), loss, color=_demo.BLUE, lw=1)
     left.axvline(n + 1, color=_demo.GREY, ls=":")
     left.text(n + 1.5, loss.max(), "the second copy begins", va="top", color=_demo.GREY)
-    left.set(title="Random tokens, repeated", xlabel="position", ylabel="loss (nats)", ylim=(0, None))
+    left.set(
+        title=f"Random tokens, repeated: {loss[:n].mean():.1f} → {loss[n + 1 :].mean():.1f} nats",
+        xlabel="position",
+        ylabel="loss (nats)",
+        ylim=(0, None),
+    )
     image = right.imshow(score, cmap="viridis", vmin=0, vmax=1, aspect="auto")
     right.grid(False)
     right.set(title=f"Weight on what came next: {(score > 0.4).sum()} heads above .4", xlabel="head", ylabel="layer")

@@ -4,6 +4,7 @@ import contextlib
 import io
 import pathlib
 import re
+import sys
 
 README = (pathlib.Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -30,3 +31,12 @@ def test_every_demo_is_listed():
     demos = pathlib.Path(__file__).parents[1] / "demos"
     missing = [d.name for d in demos.glob("[a-z]*.py") if f"`{d.name}`" not in README]
     assert not missing
+
+
+def test_the_demos_figures_are_those_of_the_file():
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "demos"))
+    import figures
+
+    assert figures.load(), "python demos/figures.py writes docs/figures.json"
+    assert figures.render(README, figures.load()) == README, "python demos/figures.py --render"
+    assert all(all(result["claims"].values()) and not result["quick"] for result in figures.load().values())
