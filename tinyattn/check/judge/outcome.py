@@ -1,6 +1,8 @@
 """What one call gave, and whether two answers are the same."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -94,6 +96,11 @@ def evaluate(kind: str, edits: tuple[Edit, ...], probe: Probe, fill: float = -10
     """What the program with these edits gives; None where it raises."""
     function = mutants.program(kind, edits)
     assert function is not None
+    return _answer(function, probe, fill)
+
+
+@lru_cache(maxsize=100_000)  # a diagnosis asks the same of a program several times, and so does the next one
+def _answer(function: Callable[..., Any], probe: Probe, fill: float) -> Arrays | None:
     function.__globals__[FILL] = fill
     with np.errstate(all="ignore"):
         try:

@@ -756,13 +756,18 @@ def lines_named(kind: str) -> dict[str, str]:
 
 def _texts(kind: str, edits: tuple[Edit, ...]) -> tuple[str, ...] | None:
     """The functions of the program with the edits in them; None where two edits want the same line."""
+    return _edited(kind, tuple(tuple(edit.items()) for edit in edits))
+
+
+@cache  # a diagnosis tries the same edits on every probe
+def _edited(kind: str, edits: tuple[tuple[tuple[str, str], ...], ...]) -> tuple[str, ...] | None:
     text = dict(lines_named(kind))
-    whole = [(name, new) for edit in edits for name, new in edit.items() if name in text and "{}" not in new]
+    whole = [(name, new) for edit in edits for name, new in edit if name in text and "{}" not in new]
     if len({name for name, _ in whole}) < len(whole):
         return None
     text.update(whole)
     for edit in edits:
-        for name, new in edit.items():
+        for name, new in edit:
             if name in text and "{}" in new:
                 text[name] = new.replace("{}", text[name])
     return tuple(

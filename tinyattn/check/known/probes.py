@@ -34,7 +34,7 @@ BATCHED = {  # how many of them, from the first, would carry a batch axis
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Probe:
     """One call of the learner's function."""
 
