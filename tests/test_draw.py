@@ -1,6 +1,7 @@
 """Pictures: what the DOT text and the heatmaps hold. Rendering is tried where a program for it is there."""
 
 import io
+import itertools
 import re
 import subprocess
 import sys
@@ -189,6 +190,146 @@ def test_functions_are_frames_and_leaves_stand_outside():
     assert frame_of["*"] == frame_of["2"] == [("outer", "inner &lt;1&gt;")] * 2
 
 
+def gpt_loss(layers=4):
+    model, ids = ta.nn.GPT(11, 8, 16, 4, layers, rng=0), np.random.default_rng(0).integers(0, 11, (2, 8))
+    return ta.cross_entropy(model(ids), ids)
+
+
+def test_a_gpt_is_an_overview_of_its_modules():
+    d = drawing(gpt_loss(), show="gradients")
+    headings = [d.nodes[name][0] for name in sorted(d.nodes, key=lambda name: int(name[1:]))]
+    assert headings[:4] == [
+        "embedding: Embedding",
+        "positions: LearnedPositions",
+        "blocks: TransformerBlock × 4",
+        "norm: LayerNorm",
+    ]
+    assert len(headings) <= 10
+    assert d.rows("blocks: TransformerBlock × 4")[:2] == ["3,280 parameters each", "→ (2, 8, 16)"]
+    assert re.fullmatch(r"grad \d.\de-\d\d … \d.\de-\d\d", d.rows("blocks: TransformerBlock × 4")[2])
+    ends = [(d.nodes[a][0].partition(":")[0], d.nodes[b][0].partition(":")[0]) for a, b, _ in d.edges]
+    assert ends[:4] == [("embedding", "positions"), ("positions", "blocks"), ("blocks", "norm"), ("norm", "head")]
+
+
+def test_depth_opens_boxes_and_fold_closes_them():
+    loss = gpt_loss()
+    assert [rows[0] for rows in drawing(loss, depth=0).nodes.values()] == ["GPT", "cross entropy"]
+    d = drawing(loss, depth=2)
+    assert "blocks: TransformerBlock × 4" in d.source
+    assert d.rows("attention: MultiHeadAttention")[0] == "1,088 parameters each"
+    d = drawing(loss, depth=3)
+    assert len(d.named("q_proj: Linear")) == len(d.named("k_proj: Linear")) == len(d.named("v_proj: Linear")) == 1
+    for closed in ("MultiHeadAttention", "attention", ["blocks.0.attention", "x"]):
+        found = drawing(loss, depth=3, fold=closed)
+        assert found.rows("attention: MultiHeadAttention")[0] == "1,088 parameters each"
+        assert not found.named("q_proj: Linear")
+    d = drawing(gpt_loss(2), fold=False)
+    assert len(d.named("weights = softmax")) == 2
+    assert d.source.count("MultiHeadAttention") == 2 + d.source.count('MultiHeadAttention"')
+    d = drawing(gpt_loss(2), depth=9)  # fused ops are open too
+    assert len(d.named("tanh")) == 1 and "layer_norm" in d.source
+    with pytest.raises(ValueError, match="depth is -1"):
+        draw_graph(loss, depth=-1)
+
+
+def test_parameters_stand_in_their_modules_frames_with_their_paths():
+    block, x = ta.nn.TransformerBlock(16, 4, rng=0), ta.Tensor(np.ones((2, 5, 16)), name="x")
+    d = drawing(ta.sum(block(x, mask=ta.causal_mask(5))))
+    for name, p in block.named_parameters():
+        (node,) = d.named(name) or [n for n, rows in d.nodes.items() if name in rows]
+        lines = d.source.splitlines()
+        before = lines[: next(i for i, line in enumerate(lines) if line.startswith(f"\t{node} ["))]
+        assert sum("subgraph" in line for line in before) > before.count("\t}")  # inside of some frame
+        assert f"{p.shape}" in d.nodes[node]
+    assert d.rows("Wq")[0] == "attention.q_proj.weight"
+    assert d.rows("blocked = ~mask") == ["(5, 5) bool"]
+
+
+def test_attention_is_named_as_its_formula_and_an_array_is_one_node():
+    X, weights = (
+        np.random.default_rng(0).normal(size=(5, 8)),
+        [leaf(8, 4, name=f"W{k}", seed=i) for i, k in enumerate("qkv")],
+    )
+    d = drawing(ta.sum(ta.scaled_dot_product_attention(*(X @ W for W in weights), ta.causal_mask(5))))
+    (array,) = d.named("array")
+    assert [a for a, _, _ in d.edges].count(array) == 3
+    chain = ["scores = @", "scaled = *", "masked = masked fill", "weights = softmax", "output = @"]
+    ends = {(d.nodes[a][0], d.nodes[b][0]) for a, b, _ in d.edges}
+    assert set(itertools.pairwise(chain)) <= ends
+    assert [text.strip() for text in d.labels.values()] == ["transposed"]
+    mha = ta.nn.MultiHeadAttention(8, 2, rng=0)  # fused, but opened
+    assert drawing(ta.sum(mha(ta.Tensor(X)))).named("weights = softmax")
+    assert {"Q = swapaxes", "K = swapaxes", "V = swapaxes"} <= {
+        rows[0] for rows in drawing(mha(ta.Tensor(X))).nodes.values()
+    }
+
+
+def test_a_closed_graph_and_an_open_one_have_the_same_gradients():
+    """The steps inside a fused op are walked back one by one: to what the op's own way back gives."""
+    block = ta.nn.TransformerBlock(16, 4, rng=0)
+    loss = ta.sum(block(ta.Tensor(np.random.default_rng(1).normal(size=(2, 5, 16)))) ** 2)
+    shown = [drawing(loss, show="gradients", depth=depth, fold=False) for depth in (None, 9)]
+    assert len(shown[1].nodes) > len(shown[0].nodes)
+    for name in ("norm1.weight", "attention.q_proj.bias", "feed_forward.up.weight"):
+        assert shown[1].rows(name)[-1] == shown[0].rows(name)[-1]
+    for d in shown:
+        assert "but for rounding" in d.rows("attention.k_proj.bias")[-1]
+        assert "dashed" in d.style[d.named("attention.k_proj.bias")[0]]
+
+
+def test_edges_carry_gradients_and_slopes():
+    x = ta.Tensor(2.0, requires_grad=True, name="x")
+    b = x * 3.0
+    b.name = "b"
+    d = drawing(b * 2.0 + b * 5.0, show="gradients")
+    assert d.rows("b = *")[-1] == "grad 2 + 5 = 7"
+    labels = {(d.nodes[a][0], label.strip()) for a, label in ((k.split()[0], v) for k, v in d.labels.items())}
+    assert {("x", "× 3"), ("b = *", "× 2"), ("b = *", "× 5")} <= labels
+    y = leaf(4, name="y")
+    d = drawing(ta.sum(y * 1e-6 + y * 2.0), show="gradients")
+    assert sorted(text.strip() for text in d.labels.values()) == ["1.0e-06", "2.0e+00"]
+    wide = [float(width) for width in re.findall(r"penwidth=(\S+) edgetooltip", d.source)]
+    assert min(wide) < 1.5 < 3 < max(wide)
+
+
+def test_what_the_colours_cannot_show_is_marked():
+    a, b = leaf(3, name="a"), leaf(3, name="b")
+    d = drawing(ta.sum(a + b * 7e-66), show="gradients")
+    assert d.rows("b")[-1] == "grad 7.0e-66 ▼"
+    assert d.rows("a")[-1] == "grad 1.0e+00"
+    assert "▼ beyond the colours" in d.source
+    assert drawing(ta.sum(a), show="gradients", limits=(1e-9, 1e-3)).rows("a")[-1] == "grad 1.0e+00 ▲"
+    assert "▼" not in drawing(ta.sum(a + b), show="gradients").source
+
+
+def test_tooltips_have_formula_rule_range_and_norm():
+    x = leaf(4, name="x<&>")
+    x.data[:] = [3, 4, 0, 0]
+    d = drawing(ta.sum(ta.tanh(x)), show="gradients")
+    (tanh,), (node,) = d.named("tanh"), d.named("x<&>")
+    tip = re.search(r'tooltip="(.*?)"', d.style[tanh])[1]
+    assert "tanh(x&lt;&amp;&gt;)" in tip
+    assert "dx = g · (1 - tanh² x)" in tip and "dx = g * (1 - out * out)" in tip
+    assert "0 to 4, norm 5" in re.search(r'tooltip="(.*?)"', d.style[node])[1]
+
+
+def test_a_page_opens_and_closes_boxes_by_itself(tmp_path):
+    if not render.find_program():
+        pytest.skip("neither dot nor graphviz-pure is installed")
+    draw_graph(gpt_loss(), path=tmp_path / "gpt.html", title="<GPT>")
+    page = (tmp_path / "gpt.html").read_text()
+    assert "<script" not in page and "&lt;GPT&gt;" in page
+    assert not re.search(r"(src|href)=.https?:", page)
+    sections = dict(re.findall(r'<section id="(\w+)">(.*?)</section>', page, re.S))
+    assert "TransformerBlock" not in sections["all"]
+    inside = [sections[link].replace("\xa0", " ") for link in re.findall(r'href="#(\w+)"', sections["all"])]
+    assert any("TransformerBlock × 4" in section for section in inside)
+    links = {link for section in sections.values() for link in re.findall(r'href="#(\w+)"', section)}
+    assert links == set(sections)  # every link leads somewhere, and every picture is reached
+    ids = re.findall(r'\bid="(\w+)"', page)
+    assert len(ids) == len(set(ids))
+
+
 def test_several_outputs_are_one_picture_with_rims():
     x = leaf(3, name="x")
     y = x * x
@@ -290,12 +431,22 @@ def test_where_the_gradient_dies_without_scaling():
     assert fills[None][1] == fills[1.0][1] == 8
 
 
-def test_the_backward_pass_is_a_graph_too():
-    x = leaf(4, name="x")
-    (g,) = ta.grad(ta.sum(ta.softmax(x) * np.arange(4.0)), x, create_graph=True)
-    d = drawing(g)
-    assert len(d.named("softmax")) == 1
-    assert len(d.nodes) > 6
+def test_the_backward_pass_is_a_graph_of_its_own_hue_and_names():
+    X, (Wq, Wk, Wv) = ta.Tensor(np.ones((5, 8)), name="X"), [leaf(8, 4, name=f"W{k}") for k in "qkv"]
+    Q, K, V = X @ Wq, X @ Wk, X @ Wv
+    Q.name, K.name, V.name = "Q", "K", "V"
+    out = ta.scaled_dot_product_attention(Q, K, V)
+    gradients = ta.grad(ta.sum(out * out), (Wq, Wk, Wv), create_graph=True)
+    assert [g.name for g in gradients] == ["dWq", "dWk", "dWv"]
+    d = drawing(gradients)
+    headings = {rows[0] for rows in d.nodes.values()}
+    assert {"dP (weights) = @", "dS (scores) = *", "dQ = @", "dV = @", "dWq = @", "Xᵀ"} <= headings
+    assert not {"reshape", "transpose"} & headings
+    assert d.fill("dQ = @") == graph.BACKWARD != d.fill("weights = softmax")
+    assert re.search(r"label=<\s*backward\s*>", d.source) and "backward pass" in d.source
+    seed = ta.Tensor(np.ones((5, 4)))
+    ta.grad(out, Wq, seed, create_graph=True)
+    assert seed.name is None  # what is given keeps its name
 
 
 # --- graphs: what cannot be drawn ------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ class Box:
     frame: Frame | None = None  # the closed one
     steps: list[Step] = field(default_factory=list)
     frames: tuple[Frame, ...] = ()  # the open ones around it
-    count: int = 1
+    count: int = 1  # the rounds that it stands for
+    of: set[Any] = field(default_factory=set)  # the frames or steps that are in it
 
 
 class Edge(NamedTuple):
@@ -66,22 +67,22 @@ def fold(steps: Sequence[Step], depth: int | None, closed: Fold) -> Folded:
 
 def boxes(steps: Sequence[Step], shut: Callable[[int, Frame], bool], repeats: bool) -> Folded:
     """What is drawn if shut(level, frame) says which frames are closed, and repetitions stand for each other or not."""
-    closed = {step: next((f for i, f in enumerate(step.frames) if shut(i, f)), None) for step in steps}
     stands, counts = _repetitions(steps) if repeats else ({}, {})
     made: dict[Any, Box] = {}
     box_of: dict[Step, Box] = {}
     for step in steps:
-        key = closed[step] or step
-        while key in stands:
-            key = stands[key]
-        inner = key.outer if isinstance(key, Frame) else key.frame
-        outermost = next((f for i, f in enumerate(inner.path_of_frames) if shut(i, f)), None) if inner else None
-        key, inner = (outermost, outermost.outer) if outermost else (key, inner)
+        first = step
+        while first in stands:
+            first = stands[first]
+        level = next((i for i, frame in enumerate(first.frames) if shut(i, frame)), None)
+        key: Any = first if level is None else first.frames[level]
+        inner = first.frame if level is None else key.outer
         if key not in made:
             shown = key if isinstance(key, Frame) else None
             made[key] = Box(step, shown, frames=inner.path_of_frames if inner else (), count=counts.get(key, 1))
         box = box_of[step] = made[key]
         box.steps.append(step)
+        box.of.add(step if level is None else step.frames[level])
         if box.frame in step.frames and step.op:
             box.step = step  # a closed frame is shown by what it computed last
     place = {box: i for i, box in enumerate(made.values())}
@@ -143,6 +144,7 @@ def _repetitions(steps: Sequence[Step]) -> tuple[dict[Any, Any], dict[Any, int]]
 
     stands: dict[Any, Any] = {}
     counts: dict[Any, int] = {}
+    place = {step: i for i, step in enumerate(steps)}
 
     def same(item: Any, first: Any) -> None:
         stack = [(item, first)]
@@ -159,7 +161,7 @@ def _repetitions(steps: Sequence[Step]) -> tuple[dict[Any, Any], dict[Any, int]]
         i = 0
         while i < len(items):
             period, rounds = _rounds(items, signs, i)
-            if rounds > 1 and _reads(items[i + period : i + 2 * period], items[i : i + period], inside):
+            if rounds > 1 and _carries(items[i : i + 2 * period], inside, place):
                 for j in range(i + period, i + period * rounds):
                     same(items[j], items[i + (j - i) % period])
                 counts |= dict.fromkeys(items[i : i + period], rounds)
@@ -188,9 +190,18 @@ def _rounds(items: Sequence[Any], signs: dict[Any, int], i: int) -> tuple[int, i
     return 1, 1
 
 
-def _reads(later: Sequence[Any], earlier: Sequence[Any], inside: dict[Any, list[Any]]) -> bool:
-    made = set(_all(earlier, inside))
-    return any(x in made for step in _all(later, inside) for x in step.inputs)
+def _carries(items: Sequence[Any], inside: dict[Any, list[Any]], place: dict[Step, int]) -> bool:
+    """Whether in two rounds something of the second was computed from the same thing of the first."""
+    period = len(items) // 2
+    both = sorted(_all(items, inside), key=place.__getitem__)
+    for before, after in zip(items[:period], items[period:]):
+        made = set(_all([before], inside))
+        for step in both:
+            if any(x in made for x in step.inputs):
+                made.add(step)
+        if any(step in made for step in _all([after], inside)):
+            return True
+    return False
 
 
 def _all(items: Sequence[Any], inside: dict[Any, list[Any]]) -> list[Step]:

@@ -193,7 +193,7 @@ class _Collection:
         region = out._node.region  # where a twin is a region itself, its frame is the fused op's
         while region is not None and region[2] is not None:
             region = region[2]
-        self.add([out], Frame(region[0] if region else name, frame), region)
+        self.add([out], Frame((region[0] if region else name).removesuffix("_composed"), frame), region)
         self.known[t] = self.known[out]
         self.known[t].name = t.name or self.known[out].name
         return True

@@ -56,7 +56,7 @@ def closed(box: Box, show: str) -> list[str]:
     rows = []
     size = sum(step.data.size for step in box.steps if step.needs and step.node is None and step.path)
     if size:
-        rows.append(f"{size // box.count:,} parameters" + " each" * (box.count > 1))
+        rows.append(f"{size // len(box.of):,} parameters" + " each" * (len(box.of) > 1))
     rows.append(f"→ {data.shape}")
     values = numbers(data) if show == "values" else []
     return [f"<B>{escaped(title(frame, box.count))}</B>", *map(small, [*map(escaped, rows), *values])]
