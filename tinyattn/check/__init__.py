@@ -24,7 +24,8 @@ __all__ = ["MUTANTS", "Finding", "Mutant", "Report", "check", "check_file"]
 
 def check_file(path: str | Path, function: str | None = None, *, kind: str | None = None) -> Report:
     """Check what a file has of attention, or the one function or class that is named: .py or .ipynb."""
-    return report_on(run_file(path, function, kind=_known(kind)), function)
+    run = run_file(path, function, kind=_known(kind))
+    return report_on(run, function, lambda name, looks: run_file(path, name, kind=kind, looks=looks).places)
 
 
 def check(function: Callable[..., Any], *, kind: str | None = None, solution: bool = False) -> Report:
@@ -33,7 +34,8 @@ def check(function: Callable[..., Any], *, kind: str | None = None, solution: bo
     "self_attention", "softmax", "scaled_dot_product_attention_backward". solution: also show the right lines."""
     if not callable(function):
         raise TypeError(f"check wants a function, got {type(function).__name__}: write ta.check(f), not ta.check(f(…))")
-    report = report_on(run_function(function, _known(kind)))
+    run = run_function(function, _known(kind))
+    report = report_on(run, again=lambda _, looks: run_function(function, kind, looks=looks).places)
     report.solution = solution
     return report
 

@@ -148,7 +148,8 @@ def finding_lines(finding: Finding, label: str, solution: bool, seen: str = "") 
     evidence = finding.evidence if finding.evidence.get("input") != seen else {}
     lines: list[Line] = [[(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]]
     lines += wrap(finding.message, "     ")
-    if finding.severity == "bug" and evidence:
+    lines += place_lines(finding)
+    if finding.severity == "bug" and "input" in evidence:
         name = evidence["input"]
         lines += [[], *wrap(f"The smallest input that shows it: {name}", "     ", "dim")]
         inputs = [block(key, value) for key, value in evidence["arguments"].items() if np.ndim(value)]
@@ -171,6 +172,28 @@ def finding_lines(finding: Finding, label: str, solution: bool, seen: str = "") 
     if solution and finding.solution:
         lines += [[], [("     The right lines:", "dim")]]
         lines += [[("       " + line, "green")] for line in finding.solution.splitlines()]
+    return [*lines, []]
+
+
+def place_lines(finding: Finding) -> list[Line]:
+    """The line of the learner's own text, a mark under the place, and what is needed there."""
+    here = finding.evidence.get("here")
+    if not here or finding.line is None or finding.column is None:
+        return []
+    at = f"cell {finding.cell}, line {finding.line}" if finding.cell else f"line {finding.line}"
+    code, before = here["code"].rstrip(), here["code"][: finding.column - 1]
+    cut = len(code) - len(code.lstrip())
+    marks = " " * (len(f"     {at}   ") + finding.column - 1 - cut) + "^" * max(
+        1, min(len(finding.text), len(code) - len(before))
+    )
+    lines: list[Line] = [[], [(f"     {at}   ", "dim"), (code[cut:], "bold")], [(marks, "red")]]
+    if "says" in here and here["says"] != finding.message:
+        lines += wrap(here["says"].partition(", ")[2] if not finding.cell else here["says"], "     ")
+    if "yours" in here:
+        title = finding.text if len(finding.text) <= 24 else "yours there"
+        pair = [block(f"your {title}" if title == finding.text else title, here["yours"], here["right"])]
+        pair.append(block("needed there", here["right"]))
+        lines += [[], *([("     ", ""), *line] for line in beside(pair))]
     return [*lines, []]
 
 

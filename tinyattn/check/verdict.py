@@ -1,26 +1,30 @@
 """From a run to a report: the findings on every function that was called, or why there are none."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from .inside import place
 from .judge.case import Finding, shown
-from .judge.diagnose import diagnose
+from .judge.diagnose import diagnose, examine
 from .judge.outcome import at_line, close, evaluate
 from .judge.properties import TEXTS
 from .known.probes import Limits, Probe, probes, within
 from .report import Report
 from .run.isolate import Run
 
+Again = Callable[[str, list[place.Look]], list[dict[str, Any]]]  # one more run, to look inside
 
-def report_on(run: Run, function: str | None = None) -> Report:
+
+def report_on(run: Run, function: str | None = None, again: Again | None = None) -> Report:
     """The findings on all functions that a run has called; stubs count only where nothing else is there."""
     if run.load:
         return Report([load_error(run.load)], [])
     findings: list[Finding] = []
     for name, kind in run.kinds.items():
-        findings += _judged(run, name, kind)
+        findings += _judged(run, name, kind, again)
     findings += [told for pair in run.pairs if (told := _pair(run, pair, findings))]
     if not run.kinds:
         findings.append(_nothing_found(run, function))
@@ -31,7 +35,7 @@ def report_on(run: Run, function: str | None = None) -> Report:
     return Report(sorted(findings, key=lambda f: f.severity == "note"), list(run.kinds))
 
 
-def _judged(run: Run, name: str, kind: str) -> list[Finding]:
+def _judged(run: Run, name: str, kind: str, again: Again | None) -> list[Finding]:
     """The findings on one function: by the contract of its kind, or in the form that was read off it."""
     form = run.forms[name]
     if not kind:
@@ -40,7 +44,13 @@ def _judged(run: Run, name: str, kind: str) -> list[Finding]:
         return diagnose(kind, name, probes(kind), run.records[name])
     limits = limits_of(form)
     made = [p for p in within(kind, limits) if p.name in run.records[name]]
-    found = diagnose(kind, name, made, run.records[name], form=limits, blocked=form["blocked"])
+    case = examine(kind, name, made, run.records[name], form=limits, blocked=form["blocked"])
+    found = case.findings
+    looks = place.looks(case) if again else []
+    if again and looks:
+        for record in again(name, [look for _, look in looks]):
+            finding, look = looks[record["number"]]
+            place.told(finding, record, look)
     notes = [
         Finding(id.split("/")[0], "note", name, TEXTS[id][0].format(**v), *TEXTS[id][1:]) for id, v in form["notes"]
     ]

@@ -1,11 +1,14 @@
 """The functions of a running program, with their code exchanged for the rewritten one, and put back after."""
 
+import ast
 import builtins
+import copy
 import functools
 import linecache
 import os
 import types
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from .rewrite import HOOK, Site, rewritten
@@ -18,6 +21,16 @@ def text_of(file: str) -> str:
     return "".join(linecache.getlines(file))
 
 
+@dataclass
+class Script:
+    """Texts that run from top to bottom: their trees, and the codes that are run."""
+
+    trees: list[ast.Module]
+    texts: list[str]
+    files: list[str]
+    codes: list[types.CodeType]
+
+
 class Program:
     """All functions that can be reached from `roots` and whose text is the learner's own: the same file's, or
     another cell's. `with Program(...) as program: program.hook = …` lets their expressions call the hook."""
@@ -27,6 +40,9 @@ class Program:
         self._codes: dict[tuple[str, str, int], list[types.CodeType]] = {}
         self._files: set[str] = set()
         self._kept: list[tuple[types.FunctionType, types.CodeType]] = []
+        self._scripts = [root for root in roots if isinstance(root, Script)]
+        self._plain = [[*script.codes] for script in self._scripts]
+        self._inside = [[self._run(*parts) for parts in zip(s.texts, s.files, s.trees)] for s in self._scripts]
         self._functions = [f for f in _reachable(roots) if self._learn(f.__code__.co_filename)]
 
     def _learn(self, file: str) -> bool:
@@ -41,6 +57,11 @@ class Program:
             self.add(code)
         return True
 
+    def _run(self, text: str, file: str, tree: ast.Module) -> types.CodeType:
+        code, sites = rewritten(text, file, len(self.sites), copy.deepcopy(tree))
+        self.sites += sites
+        return code
+
     def add(self, code: types.CodeType) -> None:
         for part in _nested(code):
             self._codes.setdefault((part.co_filename, part.co_qualname, part.co_firstlineno), []).append(part)
@@ -53,12 +74,16 @@ class Program:
             if new:
                 self._kept.append((function, old))
                 function.__code__ = new[0]
+        for script, codes in zip(self._scripts, self._inside):
+            script.codes[:] = codes
         self.hook = _untouched
         return self
 
     def __exit__(self, *_: object) -> None:
         for function, code in self._kept:
             function.__code__ = code
+        for script, codes in zip(self._scripts, self._plain):
+            script.codes[:] = codes
         self._kept = []
         vars(builtins).pop(HOOK, None)
 

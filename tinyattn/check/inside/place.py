@@ -1,16 +1,22 @@
 """Which inputs a program is looked into on, and what its finding says of the place."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..judge.case import Case, Finding
 from ..judge.outcome import evaluate
 from ..known.mutants import Edit
-from ..known.probes import KINDS, Probe
-from .steps import WORDS, numbers, passing, steps
+from ..known.probes import Probe
+from .steps import WORDS, names_of, numbers, passing, steps
 
 SIZE = 700  # numbers in an input, at most
+LOOKS = 3  # findings whose place is looked for, at most
+SECONDS = 1.2  # of processor time for each program
+UNEXPLAINED = {"property-wrong-values", "property-mask"}  # findings that say no more than that it is wrong
+Look = dict[str, Any]
 
 
 def example(kind: str, edits: tuple[Edit, ...], probe: Probe) -> dict[str, Any]:
@@ -27,7 +33,7 @@ def example(kind: str, edits: tuple[Edit, ...], probe: Probe) -> dict[str, Any]:
 
 def far(kind: str) -> list[Probe]:
     """Large scores whose softmax stays undecided: a one-hot row is right whatever the scores are."""
-    names, rng = KINDS[kind], np.random.default_rng(3)
+    names, rng = names_of(kind), np.random.default_rng(3)
     if "Q" not in names:
         return []
     made = []
@@ -55,3 +61,74 @@ def pair(wrong: list[Probe], raised: Callable[[Probe], bool]) -> list[Probe]:
     shapes = [np.shape(a) for a in first.args]
     other = [p for p in fair if [np.shape(a) for a in p.args] != shapes] or fair[1:]
     return [first, *other[:1]]
+
+
+def looks(case: Case) -> list[tuple[Finding, Look]]:
+    """For each bug how to find its place: on which inputs, and what is right there. Of two mistakes, each is
+    looked for with the other one taken for right."""
+    made: list[tuple[Finding, Look]] = []
+    for finding in [f for f in case.findings if f.severity == "bug" and not f.id.startswith("error-")]:
+        if finding.id == "inputs-modified":
+            changed = [p for p in case.probes.values() if case.learner[p.name].record.get("changed")]
+            probe = next(iter(changed or case.probes.values()))
+            made.append((finding, {"args": probe.args}))
+            continue
+        edit = case.because.get(finding.id)
+        others = tuple(e for e in case.edits if e is not edit)
+        wrong = _wrong(case, others, finding)
+        if wrong and len(made) < LOOKS:
+            made.append((finding, _job(case, others, wrong, finding)))
+            if edit is None and finding.id.startswith("property-"):
+                break  # the properties are signs of one mistake, and the first gets its place
+    return [(f, look | {"seconds": SECONDS / len(made)}) for f, look in made]
+
+
+def _wrong(case: Case, edits: tuple[Edit, ...], finding: Finding) -> list[Probe]:
+    """The inputs of the first group on which the program is wrong, if these edits are taken for right."""
+    shown = case.probes.get(finding.evidence.get("input", ""))
+    groups = [shown.group] if shown and shown.group != "pair" else []
+    for group in (*groups, "plain", "masked", "large", "fill", "dominated", "batch"):
+        wrong = [p for p in case.group(group) if not case.agrees_with(p, edits)]
+        if wrong:
+            return wrong
+    return []
+
+
+def _job(case: Case, edits: tuple[Edit, ...], wrong: list[Probe], finding: Finding) -> Look:
+    shown = case.probes.get(finding.evidence.get("input", ""), wrong[0])
+    chosen = pair(wrong, case.broken)
+    tries = [chosen]
+    if wrong[0].group == "large":
+        tries = [far(case.kind), chosen] if far(case.kind) else [chosen]
+    return {
+        "tries": [[example(case.kind, edits, probe) for probe in probes] for probes in tries],
+        "shown": example(case.kind, edits, shown if shown in wrong else wrong[0]),
+        "causal": case.kind == "causal_mask",
+        "others": len(edits),
+    }
+
+
+def told(finding: Finding, record: dict[str, Any], look: Look) -> None:
+    """What was found, into the finding: place, words, numbers; the replacing text is part of the solution."""
+    finding.line, finding.column, finding.text = record["line"], record["column"], record["text"]
+    cell = re.search(r", cell (\d+)$", record["file"])
+    finding.cell = int(cell[1]) if cell else None
+    here: dict[str, Any] = {"code": record["code"]}
+    if "needed" in record:
+        outputs = {1: ("output",), 3: ("dQ", "dK", "dV"), 4: ("dX", "dWq", "dWk", "dWv")}[len(look["shown"]["right"])]
+        gives = f"your own code gives the right {outputs[record['which']]}"
+        gives = "this mistake is gone, the other one left as it is" if look["others"] else gives
+        if len(finding.text.splitlines()) > 1:
+            finding.text = finding.text.splitlines()[0] + " …"
+        here["says"] = f"{where(finding)}, `{finding.text}`: with {record['needed']} here, {gives}."
+        here["needed"] = record["needed"]
+        here |= {key: np.array(record[key]) for key in ("yours", "right") if key in record and record["shown"]}
+        mended = f"# {where(finding).lower()}: {record['instead']}, in the place of {finding.text}"
+        finding.solution = f"{mended}\n{finding.solution}".rstrip()
+        if finding.id in UNEXPLAINED:
+            finding.message = here["says"]
+    finding.evidence = {**finding.evidence, "here": here}
+
+
+def where(finding: Finding) -> str:
+    return f"Cell {finding.cell}, line {finding.line}" if finding.cell else f"Line {finding.line}"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .live import Program
+from .live import Program, text_of
 from .rewrite import Site
 
 Array = np.ndarray[Any, Any]
@@ -89,6 +89,27 @@ class Repair:
     step: int = -1
 
 
+def look_inside(call: Call, roots: list[Any], look: dict[str, Any]) -> dict[str, Any] | None:
+    """What a job of place.py asks for, on the first inputs that give an answer."""
+    program = Program(roots)
+    if "args" in look:
+        return watch(call, program, look["args"])
+
+    def answer(*args: Any) -> tuple[Array, ...]:
+        arrays = call(*args)
+        return tuple(map(allowed, arrays[:1])) if look["causal"] else arrays
+
+    found = (search(answer, program, look | {"examples": examples}) for examples in look["tries"])
+    return next(filter(None, found), None)
+
+
+def allowed(mask: Array) -> Array:
+    """A mask of any convention as True where attending is allowed."""
+    array = np.asarray(mask, dtype=float)
+    array = array.reshape(array.shape[-2:])
+    return np.asarray(array != 0 if np.isin(array, (0, 1)).all() else array == 0)
+
+
 def search(call: Call, program: Program, job: dict[str, Any]) -> dict[str, Any] | None:
     """The likeliest place and what it needs, as a record for the report; None where nothing makes it right.
 
@@ -120,8 +141,10 @@ def watch(call: Callable[..., Any], program: Program, args: tuple[Any, ...]) -> 
 
 
 def place(site: Site) -> dict[str, Any]:
-    """Where it is, and what is written there; of `axis=0` the name too."""
-    return {"file": site.file, "line": site.line, "column": site.column, "text": site.text}
+    """Where it is, and what is written there."""
+    code = text_of(site.file).splitlines()
+    line = code[site.line - 1] if len(code) >= site.line else site.text
+    return {"file": site.file, "line": site.line, "column": site.column, "text": site.text, "code": line}
 
 
 def numeric(value: Any) -> Array | None:
@@ -157,7 +180,9 @@ def like(value: Any, array: Array) -> Any:
         return array.astype(kept)
     if isinstance(value, (bool, np.bool_)):
         return bool(array)
-    if isinstance(value, (int, float, np.generic)) and array.ndim == 0:
+    if isinstance(value, (int, float, np.generic)) and array.ndim:
+        return array.copy()
+    if isinstance(value, (int, float, np.generic)):
         number = float(array)
         whole = isinstance(value, (int, np.integer)) and number.is_integer()
         return int(number) if whole else number
@@ -210,9 +235,13 @@ class Finder:
 
         arrays = self.run(example, hook)
         example.record = record
-        example.broken = arrays is None or [a.shape for a in arrays] != [r.shape for r in example.right]
+        example.broken = arrays is None or [a.shape for a in arrays][: len(example.right)] != [
+            r.shape for r in example.right
+        ]
         if arrays is not None and not example.broken:
-            self.wrong = self.wrong or [i for i in range(len(arrays)) if not self.right(example, arrays, [i])][:1]
+            self.wrong = (
+                self.wrong or [i for i in range(len(example.right)) if not self.right(example, arrays, [i])][:1]
+            )
         return events <= EVENTS and not (arrays is not None and self.right(example, arrays, None))
 
     def attempt(self, example: Example, changes: dict[int, Change]) -> bool:
@@ -239,9 +268,9 @@ class Finder:
 
     def right(self, example: Example, arrays: tuple[Array, ...], which: list[int] | None) -> bool:
         """Whether these of the outputs are right (all, if none is named)."""
-        if len(arrays) != len(example.right):
+        if len(arrays) < len(example.right):
             return False
-        for i in which or range(len(arrays)):
+        for i in which or range(len(example.right)):
             got, want = np.asarray(arrays[i], dtype=float), example.right[i]
             if got.shape != want.shape:
                 return False
@@ -370,7 +399,8 @@ class Finder:
             parts = math.prod(right.shape[:axes])
             if right.shape[axes:] == shape and (parts == times > 1 or (example.broken and parts > times)):
                 values = [*right.reshape(parts, *right.shape[axes:])]
-        if values[0].shape == shape:
+        column = shape == () and times == 1 and right.ndim == 2 and right.shape[1] == 1
+        if values[0].shape == shape or (column and not shaped):
             return values
         if _squeezed(values[0].shape) == _squeezed(shape):
             return [value.reshape(shape) for value in values] if shaped else values
@@ -444,7 +474,7 @@ class Finder:
     def relatives(self, example: Example, number: int, choice: int) -> list[tuple[int, Array]]:
         if not hasattr(example, "by_numbers"):
             example.by_numbers = defaultdict(list)  # type: ignore[attr-defined]
-            for i, (*_, value, _place) in enumerate(example.steps):
+            for i, (*_, value, _at) in enumerate(example.steps):
                 example.by_numbers[_numbers(value)].append(i)  # type: ignore[attr-defined]
         found = []
         for array, _ in example.record[number]:
@@ -537,7 +567,13 @@ class Finder:
                 if value.shape == parts[0].shape and np.allclose(parts[0], value, 1e-4, 1e-5, equal_nan=True)
             ]
             return close[0] if close else None
-        return self._places.get(_print(np.array(parts)), self._places.get(_print(parts[0])))
+        found = self._places.get(_print(np.array(parts)), self._places.get(_print(parts[0])))
+        if found is None and self.first.broken:  # it ended before it was through
+            begun = np.array(parts).ravel()
+            for words, _, value, place in self.first.steps:
+                if same(value.ravel()[: begun.size], begun):
+                    return place, words
+        return found
 
     def best(self, repairs: list[Repair]) -> Repair:
         """The first place in the order of the run, where values cease to be those of a right program. A right
@@ -616,7 +652,12 @@ class Finder:
         """The repair as the report tells it, with the numbers on the input that is shown if it works there."""
         number = repair.sites[0]
         told = place(self.program.sites[number])
-        told |= {"needed": repair.words, "instead": repair.text, "sort": repair.sort}
+        told |= {
+            "needed": repair.words,
+            "instead": repair.text,
+            "sort": repair.sort,
+            "which": self.wrong[0] if self.wrong else 0,
+        }
         for example in (shown, self.first):
             pair = self.numbers_of(repair, example)
             if pair is not None:

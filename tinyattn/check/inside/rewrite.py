@@ -270,9 +270,10 @@ def _own_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return names - outside
 
 
-def rewritten(text: str, file: str, offset: int = 0) -> tuple[CodeType, list[Site]]:
-    """A module's text as code whose expressions call HOOK, and their sites, the first with number `offset`."""
-    tree = ast.parse(text)
+def rewritten(text: str, file: str, offset: int = 0, tree: ast.Module | None = None) -> tuple[CodeType, list[Site]]:
+    """A module's text (or a tree made of it, which is used up) as code whose expressions call HOOK, and their
+    sites, the first with number `offset`."""
+    tree = tree or ast.parse(text)
     rewriter = _Rewriter(text, file, offset)
     rewriter.local.append({n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)})
     tree.body = rewriter.block(tree.body)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..known import mutants, reference
 from ..known.mutants import Edit
-from ..known.probes import KINDS, Probe
+from ..known.probes import ARGUMENTS, Probe
 from ..known.reference import Array
 from .rewrite import HOOK, Site, rewritten
 
@@ -46,6 +46,10 @@ WORDS = {  # of the reference's lines, by their names
 }
 
 
+def names_of(kind: str) -> tuple[str, ...]:
+    return ARGUMENTS[mutants.base_kind(kind)]
+
+
 def trace(kind: str, edits: tuple[Edit, ...], probe: Probe) -> list[tuple[Site, Array]]:
     """Every array that the right program (with these edits) computes, in order."""
     text = mutants.source(kind, edits)
@@ -61,7 +65,7 @@ def trace(kind: str, edits: tuple[Edit, ...], probe: Probe) -> list[tuple[Site, 
     space = {**vars(reference), HOOK: hook, mutants.FILL: -10.0}
     exec(code, space)
     with np.errstate(all="ignore"):
-        space[kind](*(np.copy(a) if isinstance(a, np.ndarray) else a for a in probe.args))
+        space[mutants.base_kind(kind)](*(np.copy(a) if isinstance(a, np.ndarray) else a for a in probe.args))
     return seen
 
 
@@ -69,17 +73,18 @@ def steps(kind: str, edits: tuple[Edit, ...], probe: Probe) -> list[Step]:
     """The right values in the order of the data, then the same in other forms. For one program they come in
     the same order on every input, so that their numbers are their names."""
     named = {line: WORDS[name] for name, line in mutants.lines_named(kind).items() if name in WORDS}
-    found = [Step(name, name, a, 0) for name, a in zip(KINDS[kind], probe.args) if isinstance(a, np.ndarray)]
+    given = zip(names_of(kind), (getattr(a, "weight", a) for a in probe.args))
+    found = [Step(name, name, a, 0) for name, a in given if isinstance(a, np.ndarray)]
     lines, whose = (mutants.source(kind, edits) or "").splitlines(), iter("QKV")
     for place, (site, value) in enumerate(trace(kind, edits, probe), 1):
         if value.ndim and not site.text.isidentifier() and "attention" not in site.text:
             words = named.get(lines[site.statement - 1].strip()) if site.whole else None
             if words == WORDS["split"]:
-                words = f"the heads of {next(whose)}, each with its own block of features"
+                words = f"the heads of {next(whose, 'V')}, each with its own block of features"
             found.append(Step(words or pretty(site.text), site.text, value, place))
     found += [*_softmax(found), *_heads(kind, probe)]
     for step in [s for s in found if s.words == WORDS["dS"]]:
-        root = np.sqrt(probe.args[KINDS[kind].index("K")].shape[-1])
+        root = np.sqrt(next(s.value for s in found if s.words in ("K", "X Wk")).shape[-1])
         found.append(Step("dS / √dk", f"({step.text}) / np.sqrt(Q.shape[-1])", step.value / root, step.place))
     return [*found, *(view for step in found for view in _views(step))]
 
@@ -89,7 +94,7 @@ def passing(kind: str, edits: tuple[Edit, ...], probe: Probe) -> list[tuple[Arra
     made: list[tuple[Array, int, str]] = []
     known = steps(kind, edits, probe)
     places = {step.words: step.place for step in known}
-    names = KINDS[kind]
+    names = names_of(kind)
     if "mask" in names and len(probe.args) > names.index("mask"):
         bare = Probe(probe.name, probe.group, probe.args[: names.index("mask")])
         made = [(s.value, places.get(s.words, s.place), UNMASKED) for s in steps(kind, edits, bare)]
@@ -148,17 +153,18 @@ def _views(step: Step) -> list[Step]:
 
 def _heads(kind: str, probe: Probe) -> list[Step]:
     """The columns of each projection that belong to each head, and where they begin and end."""
-    names = KINDS[kind]
-    if "num_heads" not in names:
+    named = dict(zip(names_of(kind), (getattr(a, "weight", a) for a in probe.args)))
+    if "num_heads" not in named:
         return []
-    heads, made = probe.args[names.index("num_heads")], []
-    width = probe.args[0].shape[-1] // heads
-    first = np.arange(heads) * width
-    for name in ("Wq", "Wk", "Wv"):
-        W = probe.args[names.index(name)]
-        blocks = W.reshape(len(W), heads, -1).swapaxes(0, 1)
+    made = []
+    for name, count in (("Wq", "num_heads"), ("Wk", "num_kv_heads"), ("Wv", "num_kv_heads")):
+        W = named[name]
+        blocks = W.reshape(len(W), named.get(count, named["num_heads"]), -1).swapaxes(0, 1)
         text = f"{name}[:, head * d_head : (head + 1) * d_head]"
         made.append(Step(f"the columns of {name} that belong to this head", text, blocks, 0))
+    heads = named["num_heads"]
+    width = named["Wq"].shape[-1] // heads
+    first = np.arange(heads) * width
     both = np.stack([first, first + width], 1)
     return [
         *made,
@@ -171,7 +177,7 @@ def _heads(kind: str, probe: Probe) -> list[Step]:
 
 def numbers(kind: str, probe: Probe) -> dict[str, tuple[str, float]]:
     """The sizes and constants that a formula may need: words to (text, value)."""
-    named = dict(zip(KINDS[kind], probe.args))
+    named = dict(zip(names_of(kind), probe.args))
     sizes: dict[str, tuple[str, int]] = {}
     if "Q" in named:
         sizes = {
@@ -180,22 +186,20 @@ def numbers(kind: str, probe: Probe) -> dict[str, tuple[str, float]]:
             "n, the number of queries": ("Q.shape[-2]", named["Q"].shape[-2]),
             "dv, the width of a value": ("V.shape[-1]", named["V"].shape[-1]),
         }
-    elif "num_heads" in named:
-        *_, n, d = named["X"].shape
-        h = named["num_heads"]
-        sizes = {
-            "d_head, the width of one head": ("d_model // num_heads", d // h),
-            "the number of heads": ("num_heads", h),
-            "d_model": ("X.shape[-1]", d),
-            "n, the number of tokens": ("X.shape[-2]", n),
-        }
     elif "Wk" in named:
-        sizes = {
-            "dk, the width of a key": ("Wk.shape[-1]", named["Wk"].shape[-1]),
-            "n, the number of queries": ("X.shape[-2]", named["X"].shape[-2]),
-        }
-        if "context" in named:
-            sizes["m, the number of keys"] = ("context.shape[-2]", named["context"].shape[-2])
+        n, d = named["X"].shape[-2:]
+        heads = named.get("num_heads", 1)
+        sizes = {"dk, the width of a key": ("Wk.shape[-1]", named["Wk"].shape[-1])}
+        if heads > 1:
+            sizes = {
+                "d_head, the width of one head": ("d_model // num_heads", named["Wq"].shape[-1] // heads),
+                "h, the number of heads": ("num_heads", heads),
+            }
+        sizes |= {"d_model, the width of the input": ("X.shape[-1]", d), "n, the number of queries": ("X.shape[-2]", n)}
+        context = named.get("context", named.get("Xk", named["X"]))
+        sizes["m, the number of keys"] = ("len(context)", context.shape[-2])
+    elif "x" in named:
+        sizes = {"n, the length of a row": ("x.shape[-1]", named["x"].shape[-1])}
     elif "n" in named:
         sizes = {"n": ("n", named["n"])}
     found = {words: (text, float(size)) for words, (text, size) in sizes.items()}

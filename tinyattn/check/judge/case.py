@@ -52,6 +52,7 @@ class Case:
         self.learner = {name: read(records.get(name), self.right[name]) for name in self.probes}
         self.findings: list[Finding] = []
         self.edits: tuple[Edit, ...] = ()
+        self.because: dict[str, Edit] = {}  # the edit behind a finding's name
 
     def group(self, *groups: str, masked: bool | None = None) -> list[Probe]:
         chosen = [p for p in self.probes.values() if p.group in groups]

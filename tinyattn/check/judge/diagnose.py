@@ -28,9 +28,22 @@ def diagnose(
     blocked: bool | None = None,
 ) -> list[Finding]:
     """All that is to be said about one function, the likeliest cause first."""
+    return examine(kind, function, probes, records, form, blocked).findings
+
+
+def examine(
+    kind: str,
+    function: str,
+    probes: Iterable[Probe],
+    records: dict[str, Record],
+    form: Limits | None = None,
+    blocked: bool | None = None,
+) -> Case:
+    """The same, with the answers that it rests on."""
     case = Case(kind, function, probes, records, form, blocked)
     if not any("value" in outcome.record for outcome in case.learner.values()):
-        return [cannot_run(case)]
+        case.findings = [cannot_run(case)]
+        return case
     for probe in case.probes.values():
         if case.learner[probe.name].record.get("error") == "Stopped":
             problem = case.learner[probe.name].record["message"]
@@ -40,7 +53,8 @@ def diagnose(
         causal(case)
     elif not wrong_type(case, plain):
         formula(case, plain, masked, case.group("batch", masked=False))
-    return sorted(case.findings, key=_weight)
+    case.findings.sort(key=_weight)
+    return case
 
 
 def formula(case: Case, plain: list[Probe], masked: list[Probe], batch: list[Probe]) -> None:
@@ -51,6 +65,7 @@ def formula(case: Case, plain: list[Probe], masked: list[Probe], batch: list[Pro
         where = masked if mutants.touches_mask(edit, kind=case.kind) else plain
         others = tuple(e for e in case.edits if e is not edit)
         shows = [p for p in where if not case.agrees_with(p, others)]
+        case.because[mutant.id] = edit
         case.tell(mutant.id, case.first_wrong(shows) or case.first_wrong([*where, *batch]))
     inputs(case)
     stateful(case)

@@ -7,6 +7,7 @@ numbers of the same shapes in their place, and the answer is among the names tha
 import ast
 from typing import Any
 
+from ..inside.live import Script
 from .carry import to_array
 from .form import Form, Parameter, Values
 from .names import PARAMETERS, role
@@ -55,7 +56,10 @@ def script(text: Text) -> list[Program]:
         return []
     if {"Q", "K", "V"} <= given.keys() and "W_q" not in given:
         given = {r: given[r] for r in ("Q", "K", "V")}
-    codes = [compile(_replacing(part.code, set(given.values())), part.filename, "exec") for part in text.parts]
+    trees = [_replacing(part.code, set(given.values())) for part in text.parts]
+    files = [part.filename for part in text.parts]
+    codes = [compile(tree, file, "exec") for tree, file in zip(trees, files)]
+    whole = Script(trees, [part.code for part in text.parts], files, codes)
 
     def run(form: Form, values: Values, args: list[Any], keywords: dict[str, Any]) -> Any:
         handed = dict(zip((p.name for p in form.parameters), args)) | keywords
@@ -71,7 +75,7 @@ def script(text: Text) -> list[Program]:
     if sizes is None or lead > 2:
         return []
     words = text.code.lower()
-    made = Program("this script", [Parameter(n, r, True) for r, n in given.items()], run, [text.names], words)
+    made = Program("this script", [Parameter(n, r, True) for r, n in given.items()], run, [whole, text.names], words)
     made.torch, made.fixed = "import torch" in words, sizes
     made.sized = ("heads",) if len(sizes) > 4 and sizes[5] > 1 else ()
     made.lead = lead

@@ -2,12 +2,13 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
+from ..inside.repair import look_inside
 from ..known.probes import Limits, Probe, within
 from .entries import Found, programs
 from .form import Form, MaskForm, NoAnswer
@@ -19,9 +20,10 @@ from .text import Text, read_text, run
 from .trial import LAYER, SDPA, TRIANGLE, Program
 
 Write = Callable[[dict[str, Any]], None]
+Looks = Sequence[dict[str, Any]]
 
 
-def study_file(path: str, wanted: str | None, kind: str | None, write: Write) -> None:
+def study_file(path: str, wanted: str | None, kind: str | None, write: Write, looks: Looks = ()) -> None:
     """Check what a file defines."""
     try:
         text = read_text(path)
@@ -38,12 +40,12 @@ def study_file(path: str, wanted: str | None, kind: str | None, write: Write) ->
     if not chosen and text.problems and not wanted:
         write({"load": describe(text.problems[0], tuple(p.filename for p in text.parts))})
         return
-    study(chosen, kind, tuple(part.filename for part in text.parts), write, text)
+    study(chosen, kind, tuple(part.filename for part in text.parts), write, text, looks)
 
 
-def study_object(target: Any, name: str, kind: str | None, write: Write) -> None:
+def study_object(target: Any, name: str, kind: str | None, write: Write, looks: Looks = ()) -> None:
     """Check a function, a method, a class or an instance of a running session."""
-    study(programs_of(target, name), kind, _files(target), write)
+    study(programs_of(target, name), kind, _files(target), write, looks=looks)
 
 
 def programs_of(target: Any, name: str) -> list[Program]:
@@ -73,9 +75,14 @@ def _files(target: Any) -> tuple[str, ...]:
 
 
 def study(
-    chosen: list[Program], kind: str | None, files: tuple[str, ...], write: Write, text: Text | None = None
+    chosen: list[Program],
+    kind: str | None,
+    files: tuple[str, ...],
+    write: Write,
+    text: Text | None = None,
+    looks: Looks = (),
 ) -> None:
-    """Read each program's form and make the calls."""
+    """Read each program's form and make the calls; or look inside the first."""
     contain()
     forms: list[Form] = []
     for program in chosen:
@@ -91,6 +98,11 @@ def study(
             write({"begin": "the first call"})
             write({"probe": "the first call", **problem})
             continue
+        if looks:
+            for number, look in enumerate(looks):
+                found = look_inside(form.call, form.roots, look)
+                write({"place": {"number": number, **found}} if found else {"begin": "the next look"})
+            break
         forms.append(form)
         write(
             {

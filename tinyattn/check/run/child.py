@@ -78,7 +78,7 @@ def work(job: dict[str, Any], write: Write) -> None:
     if Own.process:
         np.seterr = lambda *_, **__: np.geterr()  # not even from within a function
     if job["plan"] is None:
-        study_file(job["path"], job["function"], job["kind"], write)
+        study_file(job["path"], job["function"], job["kind"], write, job.get("looks", ()))
         return
     try:
         text = read_text(job["path"])

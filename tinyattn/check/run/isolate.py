@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ TIME_LIMIT = 10.0  # seconds for all calls together
 LOADING = 2  # times as long for what happens before them: some imports are slow
 OUTPUT = 64 << 20  # bytes that a child may write
 Plan = dict[str, list[Probe]]
+Looks = Sequence[dict[str, Any]]
 
 
 @dataclass
@@ -39,6 +40,7 @@ class Run:
     functions: list[str] = field(default_factory=list)
     said: dict[str, str] = field(default_factory=dict)
     forms: dict[str, dict[str, Any]] = field(default_factory=dict)  # per function what was read off it
+    places: list[dict[str, Any]] = field(default_factory=list)  # what was found inside
     pairs: list[dict[str, Any]] = field(default_factory=list)  # a mask function and an attention, together
     load: dict[str, Any] | None = None
     broke: dict[str, Any] | None = None  # how the child ended, if not by itself
@@ -65,6 +67,8 @@ def _read(lines: list[str], ended: str | None) -> Run:
             name = record["function"]
             run.kinds[name], run.records[name] = record["kind"], {}
             run.forms[name] = record
+        elif "place" in record:
+            run.places.append(record["place"])
         elif "pair" in record:
             run.pairs.append(record)
         elif "probe" in record:
@@ -90,21 +94,24 @@ def run_file(
     plan: Plan | None = None,
     kind: str | None = None,
     limit: float = TIME_LIMIT,
+    looks: Looks = (),
 ) -> Run:
     """Load a learner's file in a child process and make the planned calls; without a plan, those of the form that
-    is read off each program."""
+    is read off each program; with looks, none: it is looked inside."""
     try:
         path = str(Path(path).resolve())
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a folder that is gone
         return Run(load={"error": "FileNotFoundError", "message": str(error)})
-    job = _job(path, function, plan, kind)
+    job = _job(path, function, plan, kind) | {"looks": looks}
     return _read(*_apart(lambda write: child.work(job, write), limit, job))
 
 
-def run_function(function: Callable[..., Any], kind: str | None = None, limit: float = TIME_LIMIT) -> Run:
+def run_function(
+    function: Callable[..., Any], kind: str | None = None, limit: float = TIME_LIMIT, looks: Looks = ()
+) -> Run:
     """The same for a function, method, class or instance of a running session."""
     name = getattr(function, "__name__", type(function).__name__)
-    return _read(*_apart(lambda write: study_object(function, name, kind, write), limit, None))
+    return _read(*_apart(lambda write: study_object(function, name, kind, write, looks), limit, None))
 
 
 def _apart(work: child.Work, limit: float, job: dict[str, Any] | None) -> tuple[list[str], str | None]:
