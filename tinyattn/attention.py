@@ -45,6 +45,9 @@ def scaled_dot_product_attention(
     as 0 · NaN is NaN.
     """
     Q, K, V, scale, allowed, bias = _prepare(Q, K, V, scale, mask)
+    half = Q.dtype == K.dtype == V.dtype == np.float16
+    if half:  # scores may leave its range before they are scaled: in float32, and rounded at the end
+        Q, K, V = (x.astype(np.float32) for x in (Q, K, V))
     scores = Q @ K.mT  # (..., n, dk) @ (..., dk, m) -> (..., n, m)
     masked = scaled = scores * scale
     if bias is not None:
@@ -54,6 +57,8 @@ def scaled_dot_product_attention(
     weights = softmax(masked, axis=-1)
     kept = _dropout(weights, dropout, rng=rng) if dropout else weights
     out = kept @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
+    if half:
+        out, weights = out.astype(np.float16), weights.astype(np.float16)
     _name(scores=scores, masked=masked, scaled=scaled, kept=kept, weights=weights, output=out)
     return (out, weights) if return_weights else out
 
@@ -83,9 +88,6 @@ def _prepare(Q: TensorLike, K: TensorLike, V: TensorLike, scale: Any, mask: Mask
         scale = 1 / math.sqrt(Q.shape[-1] or 1)
     elif not isinstance(scale, (Tensor, np.ndarray)):
         scale = number(scale, "scale")
-    if Q.dtype == np.float16:  # Q Kᵀ alone may be out of range
-        scaled: Tensor = Q * scale
-        Q, scale = scaled, 1.0
     if mask is None:
         return Inputs(Q, K, V, scale, None, None)
     allowed, bias = split_mask(mask, shape, Q.dtype)
@@ -172,11 +174,9 @@ def _attention_pullback(
     return dQ, dK, dV
 
 
-@op(pull=_attention_pullback, twin=_attention_composed)
+@op(pull=_attention_pullback, twin=_attention_composed, wide=True)
 def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None) -> tuple[Array, Any]:
     """E V · r with E = e^(S - max S), r = 1 / Σ E: the softmax divides at the end, n · dv numbers instead of n · m."""
-    half = Q.dtype == np.float16
-    Q = Q.astype(np.float32) if half else Q  # half precision is rounded once, at the end
     E = np.matmul(Q * scale, K.mT)  # (..., n, dk) @ (..., dk, m) -> (..., n, m); scores S, turned into E in place
     if allowed is not None:
         np.copyto(E, -np.inf, where=~allowed)
@@ -185,7 +185,7 @@ def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None
     r = 1 / np.maximum(E.sum(-1, keepdims=True), 1)  # Σ ≥ e⁰ = 1, unless all is masked and Σ = 0
     out = _matmul_as(Q, E, V)
     out *= r
-    return out.astype(np.result_type(np.float16, K, V)) if half else out, (E, r)
+    return out, (E, r)
 
 
 def _matmul_as(like: Array, x: Array, y: Array) -> Array:

@@ -27,24 +27,26 @@ Rule0 = Rule | None  # None: an input without derivative
 
 
 @overload
-def op(x: Rule, /) -> Callable[[Callable[Concatenate[Any, P], Any]], Callable[Concatenate[TensorLike, P], Tensor]]: ...
+def op(
+    x: Rule, /, *, wide: bool = False
+) -> Callable[[Callable[Concatenate[Any, P], Any]], Callable[Concatenate[TensorLike, P], Tensor]]: ...
 @overload
 def op(
-    x: Rule0, y: Rule0, /
+    x: Rule0, y: Rule0, /, *, wide: bool = False
 ) -> Callable[[Callable[Concatenate[Any, Any, P], Any]], Callable[Concatenate[TensorLike, TensorLike, P], Tensor]]: ...
 @overload
 def op(
-    x: Rule0, y: Rule0, z: Rule0, /
+    x: Rule0, y: Rule0, z: Rule0, /, *, wide: bool = False
 ) -> Callable[
     [Callable[Concatenate[Any, Any, Any, P], Any]], Callable[Concatenate[TensorLike, TensorLike, TensorLike, P], Tensor]
 ]: ...
 @overload
 def op(
-    *, pull: Rule, twin: Callable[..., Any] | None = None
+    *, pull: Rule, twin: Callable[..., Any] | None = None, wide: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]: ...
 
 
-def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None) -> Any:
+def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None, wide: bool = False) -> Any:
     """Make an op of a formula: @op(rule, rule, …) with a rule per input, or @op(pull=…) with one for all of them.
 
     A rule gets (g, out, *inputs, **params), where g = dL/d(out), and returns dL/d(input); it may have out's shape, as
@@ -52,13 +54,14 @@ def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None
         The formula's arguments after the inputs are its params.
     pull: gets extra= and needs= besides, and returns one gradient or None per input; `needs` says which are wanted.
         The formula then returns (out, extra), and takes its params by name.
+    wide: float16 is computed in float32, forward and back, and rounded once: for what sums, or could overflow.
     twin: the same function in tinyattn's ops, if pull works on arrays alone: create_graph differentiates the twin.
     """
 
     way_back = pull if pull is None or twin is None else either(pull, twin)
 
     def define(forward: Callable[..., Any]) -> Callable[..., Tensor]:
-        record = Op(forward.__name__.strip("_"), forward, rules, way_back, twin)
+        record = Op(forward.__name__.strip("_"), forward, rules, way_back, twin, wide)
         signature, count = inspect.signature(forward), len(rules)
         names = tuple(signature.parameters) if rules else ()
         defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}

@@ -44,7 +44,7 @@ def _share(i: int, g: Any, xs: Sequence[Any], subscripts: str) -> Any:
     return np.broadcast_to(share, np.broadcast_shapes(share.shape, xs[i].shape))  # a letter of length 1 was stretched
 
 
-@op(pull=_shares)
+@op(pull=_shares, wide=True)
 def _einsum(*xs: Array, subscripts: str) -> tuple[Any, None]:
     """dxᵢ: the same product with g in xᵢ's place, and the letters of the result and of xᵢ exchanged"""
     return np.einsum(subscripts, *xs, optimize=len(xs) > 1), None

@@ -56,6 +56,13 @@ class Face(Methods):
         return t
 
     @classmethod
+    def _own(cls, g: Any, given: set[int]) -> Self:
+        """A gradient (an array, or a Tensor) as a tensor that shares nothing with those given out before."""
+        t: Self = +g if id(g) in given else g if isinstance(g, cls) else cls._wrap(np.array(g))
+        given.add(id(t))
+        return t
+
+    @classmethod
     def _from(cls, x: TensorLike) -> Self:
         return x if isinstance(x, cls) else cls(x)
 

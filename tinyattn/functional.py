@@ -36,6 +36,7 @@ def floating(x: TensorLike) -> Tensor:
     lambda g, out, x, weight, bias=None: (_flat(g) @ weight).reshape(x.shape),
     lambda g, out, x, weight, bias=None: _flat(g).mT @ _flat(x),
     lambda g, out, x, weight, bias: np.ones(len(_flat(g)), g.dtype) @ _flat(g),
+    wide=True,
 )
 def _linear(x: Array, weight: Array, bias: Array | None = None) -> Any:
     """X Wᵀ + b, all leading axes in one product.   dX = G W,  dW = Gᵀ X,  db = 1ᵀ G"""
@@ -91,13 +92,14 @@ def _embedding(weight: Array, ids: Array) -> Any:
     return np.asarray(weight)[ids]
 
 
-@op(lambda g, out, rows, ids, vocab: g[ids])
+@op(lambda g, out, rows, ids, vocab: g[ids], wide=True)
 def _add_rows(rows: Array, ids: Array, vocab: int) -> Any:
     """Zeros (vocab, d) with each row added at its id; sorted first, far faster than np.add.at.   drows = g[ids]"""
     order = np.argsort(ids, axis=None)
     used, starts = np.unique(ids.ravel()[order], return_index=True)
-    out = np.zeros((vocab, rows.shape[-1]), rows.dtype)
-    out[used] = np.add.reduceat(_flat(rows)[order], starts, axis=0)
+    dtype = np.float32 if rows.dtype == np.float16 else rows.dtype
+    out = np.zeros((vocab, rows.shape[-1]), dtype)
+    out[used] = np.add.reduceat(_flat(rows)[order], starts, axis=0, dtype=dtype)
     return out
 
 
@@ -139,31 +141,33 @@ def gelu_composed(x: Tensor) -> Tensor:
 def _gelu_pullback(g: Array, out: Array, x: Array, *, extra: Array, needs: Any) -> tuple[Array]:
     """dx = g · (s + x s (1 - s) · 2 √(2/π) (1 + 3 · 0.044715 x²)), with s the sigmoid and x s the output"""
     s = extra
-    dx = x * x
+    with np.errstate(over="ignore"):  # to inf, far out
+        dx = x * x
+    np.minimum(dx, 1e4, out=dx)  # there 1 - s or out is 0, and inf · 0 is NaN
     dx *= 6 * _A * _C
     dx += 2 * _C
-    dx *= out
     dx *= 1 - s
+    dx *= out
     dx += s
     dx *= g
     return (dx,)
 
 
-@op(pull=_gelu_pullback, twin=gelu_composed)
+@op(pull=_gelu_pullback, twin=gelu_composed, wide=True)
 def _gelu_tanh(x: Array) -> tuple[Array, Array]:
     """x s with s = (1 + tanh u) / 2 = 1 / (1 + e^(-2u)), for e^x is faster than tanh x."""
-    s = np.multiply(x, x, out=np.empty_like(x, dtype=np.result_type(x, np.float16)))
-    s *= -2 * _A * _C
-    s -= 2 * _C
-    s *= x
     with np.errstate(over="ignore"):  # to inf, far left: s = 0
+        s = np.multiply(x, x, out=np.empty_like(x, dtype=np.result_type(x, np.float16)))
+        s *= -2 * _A * _C
+        s -= 2 * _C
+        s *= x
         np.exp(s, out=s)
     s += 1
     np.reciprocal(s, out=s)
     return x * s, s
 
 
-@op(lambda g, out, x: g * (2 / math.sqrt(math.pi)) * np.exp(-x * x))
+@op(lambda g, out, x: g * (2 / math.sqrt(math.pi)) * np.exp(-x * x), wide=True)
 def erf(x: Array) -> Any:
     """2/√π ∫₀ˣ e^(-t²) dt, to the last digit but one: by Taylor series around the nearest of 769 tabled points.
 
@@ -241,7 +245,7 @@ def _layer_norm_pullback(
     return dx, np.einsum("nd,nd->d", _flat(g), _flat(y)) if needs[1] else None, g if needs[2] else None
 
 
-@op(pull=_layer_norm_pullback, twin=layer_norm_composed)
+@op(pull=_layer_norm_pullback, twin=layer_norm_composed, wide=True)
 def _layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> tuple[Array, Any]:
     y = x - _row_mean(x)  # two passes: mean(x²) - mean(x)² would cancel for a large mean
     y -= _row_mean(y)  # a large mean was rounded: what is left of it
@@ -283,7 +287,7 @@ def _rms_norm_pullback(g: Array, out: Array, x: Array, weight: Array, *, extra: 
     return dx, np.einsum("nd,nd->d", _flat(g), _flat(y)) if needs[1] else None
 
 
-@op(pull=_rms_norm_pullback, twin=rms_norm_composed)
+@op(pull=_rms_norm_pullback, twin=rms_norm_composed, wide=True)
 def _rms_norm(x: Array, weight: Array, eps: float) -> tuple[Array, Any]:
     r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps)
     y = x * r
@@ -373,7 +377,7 @@ def _cross_entropy_pullback(
     return (d.reshape(logits.shape),)
 
 
-@op(pull=_cross_entropy_pullback, twin=cross_entropy_composed)
+@op(pull=_cross_entropy_pullback, twin=cross_entropy_composed, wide=True)
 def _cross_entropy(logits: Array, rows: Array, classes: Array) -> tuple[Array, Array]:
     z = logits.reshape(-1, logits.shape[-1])[rows]  # (N, C), a copy
     top = z.max(-1, keepdims=True)

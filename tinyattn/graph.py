@@ -17,7 +17,7 @@ import numpy as np
 from . import refusals, values
 from .face import Face
 from .modes import current_region, recording, region
-from .values import Array, Gradient, Rule, clock, numeric
+from .values import HALF, Array, Gradient, Rule, clock, narrowed, numeric, widened
 
 __all__ = ["Tensor", "grad", "gradients"]
 Flow: TypeAlias = "tuple[Tensor, Any]"  # (t, dL/dt), an array or, under create_graph, a Tensor
@@ -32,6 +32,7 @@ class Op:
     rules: tuple[Rule | None, ...]  # (g, out, *inputs, **params) -> dL/d(input), summed over broadcast axes by walk
     pull: Rule | None  # (g, out, *inputs, extra=, needs=, **params) -> dL/d(input) or None, one per input
     twin: Callable[..., Any] | None  # where pull takes arrays only: the same function, composed of ops
+    wide: bool  # computes in float32, forward and back, what it gets in float16, and rounds once
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +77,7 @@ class Tensor(Face):
                 t._grad = g if old is None else old + g if create_graph else wrap(np.asarray(old._data + g._data))
 
 
-wrap, as_tensor = Tensor._wrap, Tensor._from  # around an array that is ours, unchecked; of anything, if not one yet
+wrap, as_tensor, own = Tensor._wrap, Tensor._from, Tensor._own
 
 
 def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
@@ -94,12 +95,14 @@ def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
     record = record and recording.get()
     if lent and record:
         arrays = [x._locked() if isinstance(x, Tensor) else x for x in kept]
+    wide = op.wide and getattr(arrays[0], "dtype", None) is HALF
     try:
-        out = op.forward(*arrays, **params)
+        out = op.forward(*(widened(arrays) if wide else arrays), **params)
     except (IndexError, ValueError, TypeError) as error:
         raise refusals.failed(error, op, arrays, params) from error
     out, extra = out if op.pull else (out, None)
     out = out if isinstance(out, np.ndarray) else np.asarray(out)
+    out = narrowed(out, arrays) if wide else out
     if lent and not record and out.base is not None:
         out = out.copy()  # a view of an array that somebody may write to
     result = wrap(out)
@@ -195,6 +198,8 @@ def shares(t: Tensor, node: Node, g: Any, wanted: set[Tensor]) -> list[Flow]:
     op, inputs, params = node.op, node.inputs or (), node.params
     values = (t, *inputs) if isinstance(g, Tensor) else node.saved  # on Tensors, a rule records what it does
     needs = [isinstance(x, Tensor) and x in wanted for x in inputs]
+    if op.wide and t._data.dtype is HALF and not isinstance(g, Tensor):
+        g, *values = widened([g, *values])
     if op.pull:
         pulled = op.pull(g, *values, extra=node.extra, needs=needs, **params)
         return [(x, dx) for x, dx, need in zip(inputs, pulled, needs) if need]
@@ -209,12 +214,6 @@ def unbroadcast(g: Any, x: Tensor, op: Op) -> Any:
     """Undo broadcasting: an element that was copied gets the sum of its copies' gradients. Keeps x's dtype."""
     if g.shape != x.shape:
         copied = tuple(i for i in range(g.ndim) if i < g.ndim - x.ndim or x.shape[i - g.ndim + x.ndim] == 1)
+        g = g.astype(np.float32) if g.dtype is HALF else g
         g = refusals.wrong_share(g, g.sum(axis=copied, keepdims=True), x, op.name)
     return g if g.dtype == x.dtype else g.astype(x.dtype)
-
-
-def own(g: Any, given: set[int]) -> Tensor:
-    """A gradient as a tensor that shares nothing with those given out before."""
-    t: Tensor = wrap(np.array(g)) if not isinstance(g, Tensor) else +g if id(g) in given else g
-    given.add(id(t))
-    return t

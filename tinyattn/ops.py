@@ -51,7 +51,7 @@ def multiply(x: Array, y: Array) -> Value:
     return np.multiply(x, y)
 
 
-@op(lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y)
+@op(lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y, wide=True)
 def divide(x: Array, y: Array) -> Value:
     """x / y.   dx = g / y,  dy = -g · x / y²"""
     return np.divide(x, y)
@@ -60,6 +60,7 @@ def divide(x: Array, y: Array) -> Value:
 @op(
     lambda g, out, x, y: g * y * x ** _less_one(x, y),
     lambda g, out, x, y: g * out * np.log(np.where((out == 0) | _both_zero(x, y), 1.0, x)),
+    wide=True,
 )
 def power(x: Array, y: Array) -> Value:
     """x ** y.   dx = g · y · x^(y - 1),  dy = g · x^y · log x  (0 where x^y is 0, and at 0 ** 0)"""
@@ -90,7 +91,7 @@ def positive(x: Array) -> Value:
     return np.positive(x)
 
 
-@op(lambda g, out, x, y: g @ y.mT, lambda g, out, x, y: _flat(x).mT @ _flat(g) if y.ndim == 2 else x.mT @ g)
+@op(lambda g, out, x, y: g @ y.mT, lambda g, out, x, y: _flat(x).mT @ _flat(g) if y.ndim == 2 else x.mT @ g, wide=True)
 def _matmul(x: Array, y: Array) -> Value:
     """X Y for matrices, with any leading axes.   dX = G Yᵀ,  dY = Xᵀ G"""
     return np.matmul(x, y)
@@ -147,13 +148,13 @@ def cos(x: Array) -> Value:
     return np.cos(x)
 
 
-@op(lambda g, out, x: g * (1 - out * out))
+@op(lambda g, out, x: g * (1 - out * out), wide=True)
 def tanh(x: Array) -> Value:
     """tanh x.   dx = g · (1 - tanh² x)"""
     return np.tanh(x)
 
 
-@op(lambda g, out, x: g * out * (1 - out))
+@op(lambda g, out, x: g * out * (1 - out), wide=True)
 def sigmoid(x: Array) -> Value:
     """s = 1 / (1 + e⁻ˣ).   dx = g · s · (1 - s)"""
     e = np.exp(-np.abs(x))  # of the negative side only: it cannot overflow
@@ -223,13 +224,16 @@ def masked_fill(x: Array, mask: Array, value: Array) -> Value:
 # --- reductions --------------------------------------------------------------------------------------
 
 
-@op(lambda g, out, x, axis, keepdims: np.broadcast_to(_expand(g, x, axis, keepdims), x.shape))
+@op(lambda g, out, x, axis, keepdims: np.broadcast_to(_expand(g, x, axis, keepdims), x.shape), wide=True)
 def sum(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """Σ x over axis (all: None).   dx = g, for every summed element"""
     return np.sum(x, axis, keepdims=keepdims)
 
 
-@op(lambda g, out, x, axis, keepdims: np.broadcast_to(_expand(g, x, axis, keepdims) / _count(x, axis), x.shape))
+@op(
+    lambda g, out, x, axis, keepdims: np.broadcast_to(_expand(g, x, axis, keepdims) / _count(x, axis), x.shape),
+    wide=True,
+)
 def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """Σ x / N over axis; NaN for N = 0.   dx = g / N"""
     return np.divide(np.sum(x, axis, keepdims=keepdims), _count(x, axis))
@@ -238,7 +242,8 @@ def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
 @op(
     lambda g, out, x, axis, keepdims: (
         _expand(g, x, axis, keepdims) * (2 / _count(x, axis)) * (x - np.mean(x, axis, keepdims=True))
-    )
+    ),
+    wide=True,
 )
 def var(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """Σ (x - mean)² / N over axis.   dx = g · 2 (x - mean) / N"""
@@ -262,6 +267,8 @@ def min(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
 def prod(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Π x over axis, by multiplying halves: no division, so its derivatives hold where factors are 0."""
     x = as_tensor(x)
+    if x.dtype == np.float16:  # a part of the product may leave its range
+        return prod(x.astype(np.float32), axis, keepdims).astype(np.float16)
     axes = _axes(x, axis if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, builtins.max(x.ndim, 1)))
     kept = tuple(i for i in range(x.ndim) if i not in axes)
     last = x.transpose(kept + axes).reshape(*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes))
@@ -304,7 +311,7 @@ def _ties(out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
 # --- softmax and its relatives -----------------------------------------------------------------------
 
 
-@op(lambda g, out, x, axis: out * (g - (g * out).sum(axis, keepdims=True)))
+@op(lambda g, out, x, axis: out * (g - (g * out).sum(axis, keepdims=True)), wide=True)
 def softmax(x: Array, axis: Axis = -1) -> Value:
     """p = eˣ / Σ eˣ along axis: positive, sums to 1.   dx = p · (g - Σ g · p)
 
@@ -317,7 +324,7 @@ def softmax(x: Array, axis: Axis = -1) -> Value:
     return e
 
 
-@op(lambda g, out, x, axis: g - np.exp(out) * g.sum(axis, keepdims=True))
+@op(lambda g, out, x, axis: g - np.exp(out) * g.sum(axis, keepdims=True), wide=True)
 def log_softmax(x: Array, axis: Axis = -1) -> Value:
     """log p = x - log Σ eˣ along axis, without underflow.   dx = g - p · Σ g"""
     x = _floating(x)
@@ -328,7 +335,8 @@ def log_softmax(x: Array, axis: Axis = -1) -> Value:
 @op(
     lambda g, out, x, axis, keepdims: (
         _expand(g, x, axis, keepdims) * np.exp(x - _expand(np.where(out == -np.inf, 0.0, out), x, axis, keepdims))
-    )
+    ),
+    wide=True,
 )
 def logsumexp(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """log Σ eˣ over axis.   dx = g · softmax(x); zeros for a line of nothing but -inf, whose value is -inf"""
@@ -415,10 +423,10 @@ def _getitem(x: Array, index: Any) -> Value:
     return np.asarray(x)[index]
 
 
-@op(lambda g, out, x, shape, index: g[index])
+@op(lambda g, out, x, shape, index: g[index], wide=True)
 def _scatter(x: Array, shape: Shape, index: Any) -> Value:
     """Zeros of shape with x added at index: the transpose of getitem.   dx = g[index]"""
-    out = np.zeros(shape, x.dtype)
+    out = np.zeros(shape, np.float32 if x.dtype == np.float16 else x.dtype)
     if _is_basic(index):
         out[index] = x
     else:

@@ -19,7 +19,7 @@ So a graph never computes with values that it did not read, and nothing is copie
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,6 +36,7 @@ Shape: TypeAlias = "tuple[int, ...]"
 Rng: TypeAlias = "np.random.Generator | int | None"  # a generator, a seed, or None: other numbers each time
 Rule: TypeAlias = Callable[..., Any]  # (g, out, *inputs, **params) -> dL/d(input), where g = dL/d(out)
 
+HALF = np.dtype(np.float16)
 clock = itertools.count(1)  # of nodes and of changes
 last_change = 0  # when a tensor last got another array: younger nodes have read what is there now
 
@@ -73,6 +74,17 @@ class Values:
             self._data, self._lent = self._data.copy(), False
             self._data.setflags(write=False)
         return self._data
+
+
+def widened(arrays: Sequence[Any]) -> list[Any]:
+    """float16 as float32: half precision is for keeping numbers; sums in it overflow, and lose digits, too soon."""
+    return [x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype is HALF else x for x in arrays]
+
+
+def narrowed(out: Array, arrays: Sequence[Any]) -> Array:
+    """A float32 that was computed of arrays, widened, rounded to what they are themselves: float16, or float32."""
+    longer = any(isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.dtype is not HALF for x in arrays)
+    return out if longer or out.dtype != np.float32 else out.astype(HALF)
 
 
 def numeric(data: Any) -> Array:

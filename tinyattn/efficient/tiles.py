@@ -163,7 +163,7 @@ def _tiled_backward(
     return dQ, dK, dV, dmask
 
 
-@op(pull=_tiled_backward, twin=_plain)
+@op(pull=_tiled_backward, twin=_plain, wide=True)
 def tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: Plan) -> tuple[Array, Any]:
     """Attention under a plan, and under a mask: booleans, or floats that are added. See flash.forward.
 
