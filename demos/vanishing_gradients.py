@@ -236,6 +236,12 @@ def train(seed, dk, cell, lr, steps):
     return {what: np.array(values) for what, values in course.items()}
 
 
+def smooth(values, geometric, steps=10):
+    """The mean of ten steps, for gradients of their logarithms."""
+    mean = np.convolve(np.log(np.maximum(values, 1e-12)) if geometric else values, np.ones(steps) / steps, "valid")
+    return np.exp(mean) if geometric else mean
+
+
 def plot_training(figure, runs, widths, lr):
     panels = {"right": "right answers", "wrong": "decided, for a wrong key", "gradient": "median |dL/d scores|"}
     figure.suptitle(f"Recall of 16 pairs, Adam {lr}: cause (start) and cure (÷ √dk) apart", x=0.01, ha="left")
@@ -243,10 +249,13 @@ def plot_training(figure, runs, widths, lr):
         for axes, (what, title) in zip(row, panels.items()):
             for cell, (divided, even) in CELLS.items():
                 for k, course in enumerate(runs[cell, dk, lr]):
-                    line = np.convolve(course[what], np.ones(10) / 10, "valid") if what != "gradient" else course[what]
+                    line = smooth(course[what], geometric=what == "gradient")
                     style = {"color": _demo.BLUE if divided else _demo.ORANGE, "ls": "-" if even else "--", "lw": 1.2}
                     axes.plot(line, label=cell if k == 0 else None, **style)
-            axes.set(title=f"dk = {dk}: {title}")
+            if what == "right":
+                ends = {cell: np.mean([c["right"][-20:].mean() for c in runs[cell, dk, lr]]) for cell in CELLS}
+                title += ": " + ", ".join(f"{share:.2f}" for share in ends.values())
+            axes.set_title(f"dk = {dk}, {title}", fontsize=10)
             if what == "gradient":
                 axes.set(yscale="log", ylim=(1e-9, 1))
             else:
