@@ -15,6 +15,7 @@ with a loop: recursion of any kind ends at Python's limit of 1,000 calls.)
 
 import sys
 import time
+from typing import ClassVar
 
 import _demo
 
@@ -25,6 +26,7 @@ class Scalar:
     """A number that remembers what it was computed from: pairs of (input, d(this)/d(input))."""
 
     passed_on = 0  # how many contributions were passed on, by any walk
+    received: ClassVar = []  # by whom, and how much: the contributions in their order
 
     def __init__(self, value, inputs=()):
         self.value, self.inputs, self.grad = value, inputs, 0.0
@@ -38,6 +40,8 @@ class Scalar:
     def receive(self, gradient):
         self.grad += gradient
         Scalar.passed_on += 1
+        if Scalar.passed_on < 100:
+            Scalar.received.append((self, gradient))
 
 
 # Four ways back from a node whose grad is known.
@@ -141,6 +145,36 @@ def plot_visits(figure, counts, paths):
     axes.legend()
 
 
+def plot_walks(figure):
+    """The diamond b = 3x, y = 2b + 5b, walked back three ways: what each node receives, in its order."""
+    ways = {"1. pass on the sum so far": pass_on_the_sum, "2. visit each node once": never_come_back}
+    ways["from the last to the first"] = in_order
+    for axes, (title, backward) in zip(figure.subplots(1, 3), ways.items()):
+        x = Scalar(1.0)
+        y = used_twice(x)
+        y.grad, Scalar.passed_on = 1.0, 0
+        Scalar.received.clear()
+        backward(y)
+        (left, _), (right, _) = y.inputs
+        ((b, _),) = left.inputs
+        nodes = {y: ("y", 0, 3), left: ("2b", -1, 2), right: ("5b", 1, 2), b: ("b", 0, 1), x: ("x", 0, 0)}
+        for node, (name, across, up) in nodes.items():
+            for i, (below, slope) in enumerate(node.inputs):
+                end = nodes[below][1:]
+                arrow = {"arrowstyle": "->", "shrinkA": 17, "shrinkB": 17, "color": _demo.GREY, "linewidth": 1.5}
+                axes.annotate("", end, (across, up), arrowprops=arrow)
+                middle = (across + end[0]) / 2 + (0.12 if i or node is right or node is b else -0.42), (up + end[1]) / 2
+                axes.text(*middle, f"× {slope:g}", color=_demo.GREY)
+            got = [f"{gradient:g}" for receiver, gradient in Scalar.received if receiver is node] or ["1"]
+            total = " + ".join(got) + f" = {node.grad:g}" * (len(got) > 1)
+            wrong = node is x and node.grad != 21
+            axes.plot(across, up, "o", markersize=26, color=_demo.ORANGE if wrong else _demo.SKY)
+            axes.text(across, up, name, ha="center", va="center")
+            axes.text(across + 0.3, up - 0.05, total, weight="bold", color=_demo.ORANGE if wrong else "black")
+        axes.set(title=f"{title}: {x.grad:g}" + " (right is 21)" * (x.grad != 21), xlim=(-1.6, 2.2), ylim=(-0.5, 3.5))
+        axes.set_axis_off()
+
+
 def main(demo):
     demo.heading("dy/dx by each walk")
     graphs = {
@@ -213,6 +247,7 @@ def main(demo):
         end=end,
     )
     x = ta.Tensor(1.0, requires_grad=True, name="x")
+    demo.plot("walks", plot_walks, size=(12, 4.2))
     demo.graph("diamond", used_twice(x), show="gradients", title="b = 3x, y = 2b + 5b: gradients meet in b")
 
 
