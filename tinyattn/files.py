@@ -98,11 +98,15 @@ def _read_npz(file: BinaryIO) -> dict[str, Array]:
     """Arrays by name. Each member is read to its end, where zipfile compares its checksum."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - 64, 0))
-    _, found, digits = file.read().rpartition(TAG)
+    tail = file.read()
+    _, found, digits = tail.rpartition(TAG)
     if found and digits != b"%08x" % _crc32(file, size - len(TAG) - 10):
         raise ValueError("its checksum differs")
     arrays: dict[str, Array] = {}
     with zipfile.ZipFile(file) as archive:
+        count = int.from_bytes(tail[-12:-10], "little")  # what an archive without a comment says of itself
+        if not archive.comment and count not in (len(archive.infolist()), 0xFFFF):
+            raise ValueError(f"{len(archive.infolist())} of {count} arrays are found")
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
             if name == info.filename or name in arrays:

@@ -197,7 +197,8 @@ def clip_grad_norm(params: Iterable[Tensor] | Tensor, max_norm: float) -> float:
     if norm > max_norm:
         share = max_norm / norm
         for p, g in given:  # in a dtype that holds the share
-            p.grad = (g * (np.float32 if share > 1e-30 else np.float64)(share)).astype(g.dtype)
+            dtype = np.result_type(g, np.float32 if share > 1e-30 else np.float64)
+            p.grad = (g * dtype.type(share)).astype(g.dtype)
     return norm
 
 
