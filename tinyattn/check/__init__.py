@@ -25,7 +25,7 @@ __all__ = ["MUTANTS", "Finding", "Mutant", "Report", "check", "check_file"]
 def check_file(path: str | Path, function: str | None = None, *, kind: str | None = None) -> Report:
     """Check what a file has of attention, or the one function or class that is named: .py or .ipynb."""
     run = run_file(path, function, kind=_known(kind))
-    return report_on(run, function, lambda name, looks: run_file(path, name, kind=kind, looks=looks).places)
+    return report_on(run, function, lambda looks: run_file(path, function, kind=kind, looks=looks).places)
 
 
 def check(function: Callable[..., Any], *, kind: str | None = None, solution: bool = False) -> Report:
@@ -35,7 +35,7 @@ def check(function: Callable[..., Any], *, kind: str | None = None, solution: bo
     if not callable(function):
         raise TypeError(f"check wants a function, got {type(function).__name__}: write ta.check(f), not ta.check(f(…))")
     run = run_function(function, _known(kind))
-    report = report_on(run, again=lambda _, looks: run_function(function, kind, looks=looks).places)
+    report = report_on(run, again=lambda looks: run_function(function, kind, looks=looks).places)
     report.solution = solution
     return report
 

@@ -15,7 +15,7 @@ from .known.probes import Limits, Probe, probes, within
 from .report import Report
 from .run.isolate import Run
 
-Again = Callable[[str, list[place.Look]], list[dict[str, Any]]]  # one more run, to look inside
+Again = Callable[[list[place.Look]], list[dict[str, Any]]]  # one more run, to look inside
 
 
 def report_on(run: Run, function: str | None = None, again: Again | None = None) -> Report:
@@ -48,7 +48,7 @@ def _judged(run: Run, name: str, kind: str, again: Again | None) -> list[Finding
     found = case.findings
     looks = place.looks(case) if again else []
     if again and looks:
-        for record in again(name, [look for _, look in looks]):
+        for record in again([look | {"label": name} for _, look in looks]):
             finding, look = looks[record["number"]]
             place.told(finding, record, look)
     notes = [

@@ -301,7 +301,14 @@ class Finder:
                 return None
         repairs: list[Repair] = []
         try:
-            for number in sorted(self.first.order, key=self.first.order.__getitem__):
+            numbers = sorted(self.first.order, key=self.first.order.__getitem__)
+            wrong = [n for n in numbers if self.first.record[n][0][0].ndim > 1 and self.label(n) is None]
+            whole = [n for n in numbers[::-1] if self.program.sites[n].whole]
+            for number in [*wrong, *whole]:  # one that is sure, before time runs out
+                repairs += itertools.islice(filter(self.works, self.steps(number)), 1)
+                if repairs:
+                    break
+            for number in numbers:
                 repairs += filter(self.works, self.candidates(number))
             if not repairs or self.late(self.best(repairs)):
                 repairs += filter(self.works, self.together())
@@ -614,7 +621,7 @@ class Finder:
 
     @staticmethod
     def base(words: str) -> str:
-        return "mask" if "mask" in words or words.startswith("0 where") else words.split(",")[0].rstrip("ᵀ")
+        return "mask" if "mask" in words or words.startswith(("0 where", "np.tri")) else words.split(",")[0].rstrip("ᵀ")
 
     def move(self, repair: Repair) -> tuple[int, int | None]:
         """From which place in the order of the data to which: None for what is no right value."""

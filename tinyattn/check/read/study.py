@@ -82,10 +82,12 @@ def study(
     text: Text | None = None,
     looks: Looks = (),
 ) -> None:
-    """Read each program's form and make the calls; or look inside the first."""
+    """Read each program's form and make the calls; or look inside one."""
     contain()
     forms: list[Form] = []
     for program in chosen:
+        if looks and program.label != looks[0]["label"]:
+            continue
         write({"reading": program.label})
         form, error = read(program, kind)
         if form is None:
