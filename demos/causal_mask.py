@@ -4,6 +4,8 @@ The scores of later keys are set to -inf before the softmax, so their weights ar
 proofs: whatever happens to a later position, an output does not change by one bit; and its derivative with respect
 to every later position is exactly 0. A mask that lets one position too many through looks the same at a glance. Its
 model reads the answer off instead of predicting it: the training loss is splendid, and worth nothing.
+
+Practice: step 4 (python -m tinyattn practice).
 """
 
 import _demo

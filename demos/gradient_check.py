@@ -4,6 +4,8 @@
 curvature: the error falls with h². A small one loses digits, as two almost equal numbers are subtracted: the error
 grows with ε / h. So the curve is a V, lowest near h = ε^(1/3): 6e-6 in float64, 5e-3 in float32, where no more than
 four or five digits agree. That is why ta.gradcheck works in float64. It tells what a wrong rule looks like, too.
+
+Practice: step 8 (python -m tinyattn practice).
 """
 
 import textwrap

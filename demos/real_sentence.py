@@ -6,6 +6,8 @@ links pronouns to nouns, or verbs to their objects, came of training.
 
 A picture of one sentence proves nothing: of 72 heads some will always please. So each head is scored on sentences with
 marked answers, beside the best rule of the kind "always k words further on". Layers and heads are counted from 0.
+
+Practice: step 5 (python -m tinyattn practice).
 """
 
 import _demo

@@ -10,6 +10,8 @@ the axis       softmax down the columns runs, and looks right. But the output is
                everywhere. (That rows do not sum to 1 is how it shows, and other mistakes show so too: see the mask.)
 the mask       put on after the softmax, as a factor 0, it takes weight away and gives it to nobody.
 the division   by √d_model instead of √dk: with h heads, scores are √h times too small, and choices too flat.
+
+Practice: steps 1 and 2 (python -m tinyattn practice).
 """
 
 import _demo

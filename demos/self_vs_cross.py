@@ -8,6 +8,8 @@
 (c) Retrieval. A question is the query, a memory of facts the keys and values. Trained on ever new facts, the model
     has learned to look up; so it answers from facts that it never trained on. The same model without the memory
     can only know facts by heart, and answers for the world it was trained on when that is no longer true.
+
+Practice: step 7 (python -m tinyattn practice).
 """
 
 import datetime

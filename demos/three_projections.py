@@ -13,6 +13,8 @@ dictionary   16 words, each with a meaning; asked for a word, answer with its me
 menu         8 dishes; asked "is there this, or that?", answer with the one there is. Content is address.
 game         rock, paper, scissors, five times, each piece with a label; each piece answers with the label of the
              piece that it beats. A piece does not look at itself. The relation has a direction.
+
+Practice: step 9 (python -m tinyattn practice).
 """
 
 import _demo

@@ -14,6 +14,8 @@ where P is 0 or 1, and what does not reach the scores reaches neither Q nor Wq.
     farther. The division cures both, at every width.
 (c) draws both computation graphs, coloured by the size of the gradient: one sees where it dies. A node's colour is the
     gradient at its output; so the softmax is still bright, and what it was computed from is dark.
+
+Practice: step 3 (python -m tinyattn practice).
 """
 
 import _demo

@@ -310,10 +310,10 @@ def test_the_commands_help(tmp_path):
 
 def test_break_shows_a_bug_and_its_symptoms():
     out = command("break", "softmax-over-queries").stdout
-    program, answers = out.split("still train")[0], out.split("still train")[-1]
+    program, answers = out.split("Does each row")[0], out.split("Are its inputs")[-1]
     assert "axis=-2" in program
     assert "softmax-over-queries" not in program
-    assert "sum to 1, with a mask too? No." in out
+    assert "with a causal mask too? No (the right program: yes)" in " ".join(out.split())
     assert "softmax-over-queries" in answers
 
 

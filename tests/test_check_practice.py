@@ -1,26 +1,28 @@
-"""The practice, walked through as a newcomer would: only with what the file and the check say."""
+"""The practice, walked six ways by the command line: every line that it prints is true of what was written."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tinyattn.check import cli
 from tinyattn.check.known.reference import scaled_dot_product_attention
-from tinyattn.check.practice import SENTENCE, SENTENCE_PROBE, STEPS, plan
-from tinyattn.check.report import heatmap
-from tinyattn.check.run.isolate import run_file
-from tinyattn.text import plain
+from tinyattn.check.practice.steps import ACCEPTED, STEPS, recovery, row_sum_cases
+from tinyattn.pretrained import stored_heads
 
 SOFTMAX = "e = np.exp(s - s.max(axis=-1, keepdims=True)); w = e / e.sum(axis=-1, keepdims=True)"
+SCALED = f"s = Q @ K.T / np.sqrt(Q.shape[1]); {SOFTMAX}; return w @ V"
+MASKED = SCALED.replace("; e =", "; s = s if mask is None else np.where(mask, s, -np.inf); e =", 1)
 STUB = "    raise NotImplementedError"
 
 
 class Learner:
     """A file under work."""
 
-    def __init__(self, file):
-        self.file = file
+    def __init__(self, file, capsys):
+        self.file, self.capsys = file, capsys
 
     def write(self, function, body):
         text = self.file.read_text(encoding="utf-8")
@@ -33,47 +35,63 @@ class Learner:
         assert old in text
         self.file.write_text(text.replace(old, new, 1), encoding="utf-8")
 
-    def sees(self):
-        return plain(cli.guide(run_file(self.file, plan=plan()), str(self.file)))
+    def sees(self, *options, code=None):
+        self.capsys.readouterr()
+        told = cli.check([str(self.file), *options])
+        out = " ".join(self.capsys.readouterr().out.split())  # wherever the lines are broken
+        if code is not None:
+            assert told == code, out
+        assert "✗" not in out or told in (1, 2), out  # no objection without the exit code
+        return out
+
+    def stands_at(self, step):
+        seen = self.sees()
+        assert f"→ Step {step}:" in seen, seen
+        assert f": {step - 1} of 9 steps done" in seen
+        assert seen.count("✓ Step") == step - 1
+        return seen
+
+    def first_three(self):
+        self.write("scaled_dot_product_attention", SCALED)
+        self.write("rows_sum_to_one", "assert np.allclose(weights.sum(axis=-1), 1)")
+        self.write("attention_without_scaling", f"s = Q @ K.T; {SOFTMAX}; return w @ V")
+        self.replace('largest_weight = ""', 'largest_weight = "above 0.9"')
+        self.replace('typical_gradient = ""', 'typical_gradient = "smaller"')
 
 
 @pytest.fixture
-def learner(tmp_path):
+def learner(tmp_path, capsys):
     file = tmp_path / "my_attention.py"
     assert cli.practice([str(file)]) == 0
-    return Learner(file)
+    return Learner(file, capsys)
 
 
-def test_from_stubs_to_the_last_question(learner):
-    assert "→ Step 1: the function\n\n     Not written yet" in learner.sees()
-    learner.write("scaled_dot_product_attention", f"s = Q @ K.T; {SOFTMAX}; return w @ V")
-    assert "no-scale" in learner.sees()
-    learner.replace("s = Q @ K.T", "s = Q @ K.T / np.sqrt(Q.shape[1])")
-    learner.write("rows_sum_to_one", "return weights.sum(axis=1).mean() == 1")
-    assert "It says False to these weights (right, up to rounding)" in learner.sees()
-    learner.replace("weights.sum(axis=1).mean() == 1", "np.allclose(weights.sum(axis=0), 1)")
-    assert "property-row-sum-test" in learner.sees()
-    learner.replace("axis=0", "axis=1")
-    learner.write("attention_without_scaling", "return scaled_dot_product_attention(Q, K, V)")
-    assert "still scales" in learner.sees()
-    learner.replace("return scaled_dot_product_attention(Q, K, V)", f"s = Q @ K.T; {SOFTMAX}; return w @ V")
+def test_flawless(learner):
+    seen = learner.sees(code=2)  # nothing is begun, nothing is blamed
+    assert "0 of 9 steps done" in seen
+    assert "Not written yet" in seen
+    learner.write("scaled_dot_product_attention", SCALED)
+    assert "Your weights on the first input sum to 1, 1" in learner.stands_at(2)
+    learner.write(
+        "rows_sum_to_one", "assert np.allclose(weights.sum(axis=-1), 1)"
+    )  # returns None, as the lesson's does
+    assert "accepts your own weights" in learner.stands_at(3)
+    learner.write("attention_without_scaling", f"s = Q @ K.T; {SOFTMAX}; return w @ V")
+    assert "Predict before you look" in learner.stands_at(3)
     learner.replace('largest_weight = ""', 'largest_weight = "about 0.1"')
     learner.replace('typical_gradient = ""', 'typical_gradient = "smaller"')
-    assert "not scaled" in learner.sees()  # the experiment
-    learner.replace("about 0.1", "above 0.9")
-    learner.write("causal_mask", "return np.tril(np.ones((n, n)))")
-    seen = learner.sees()
-    assert "mask-as-bias" in seen
-    assert "mask-ignored" in seen
-    learner.replace("np.ones((n, n))", "np.ones((n, n), dtype=bool)")
-    learner.replace("np.sqrt(Q.shape[1]);", "np.sqrt(Q.shape[1]); s = s if mask is None else np.where(mask, s, -1e4);")
-    assert "mask-fill-small" in learner.sees()
-    learner.replace("-1e4", "-np.inf")
-    seen = learner.sees()
-    assert "✓ Step 4" in seen
-    assert "slept" in seen
-    learner.replace('it_looks_at = ""', 'it_looks_at = "dog"')
-    assert "→ Step 6" in learner.sees()
+    seen = learner.stands_at(4)  # a wrong prediction is no mistake: the measured table answers it
+    assert 'you predicted "about 0.1"' in seen
+    assert "smaller (" in seen
+    assert "as you predicted" in seen
+    assert "demos/causal_mask.py" in seen
+    learner.replace(SCALED, MASKED)
+    learner.write("causal_mask", "return np.tril(np.ones((n, n), dtype=bool))")
+    seen = learner.stands_at(5)
+    assert "exactly 0 above the diagonal" in seen
+    assert "animal 0.68" in seen
+    learner.replace('it_looks_at = ""', 'it_looks_at = " Animal "')
+    assert "it → animal: a pronoun" in learner.stands_at(6)
     learner.write(
         "multi_head_attention",
         """if X.shape[-1] % num_heads: raise ValueError
@@ -81,48 +99,139 @@ def test_from_stubs_to_the_last_question(learner):
     return np.concatenate([scaled_dot_product_attention(*qkv, mask)
                            for qkv in zip(split(Wq), split(Wk), split(Wv))], axis=-1) @ Wo""",
     )
-    learner.write("cross_attention", "return scaled_dot_product_attention(X @ Wq, X @ Wk, X @ Wv)")
-    assert "cross-sources-swapped" in learner.sees()
-    learner.replace("(X @ Wq, X @ Wk, X @ Wv)", "(X @ Wq, context @ Wk, context @ Wv)")
+    learner.stands_at(7)
+    learner.write("cross_attention", "return scaled_dot_product_attention(X @ Wq, context @ Wk, context @ Wv)")
+    learner.stands_at(8)
     learner.write(
         "scaled_dot_product_attention_backward",
         """P = scaled_dot_product_attention(Q, K, np.eye(len(K)), mask)
-    c = 1 / np.sqrt(Q.shape[1])
-    dS = c * P * (dO @ V.T)
+    dP = dO @ V.T
+    dS = P * (dP - (dP * P).sum(axis=1, keepdims=True)) / np.sqrt(Q.shape[1])
     return dS @ K, dS.T @ Q, P.T @ dO""",
     )
-    assert "softmax-backward-no-row-sum" in learner.sees()
-    learner.replace("(dO @ V.T)", "(dO @ V.T - (dO @ V.T * P).sum(axis=1, keepdims=True))")
-    assert "→ Step 9" in learner.sees()
-    learner.replace('why_three_projections = ""', 'why_three_projections = "an address is not a content"')
-    seen = learner.sees()
-    assert "✓ Step 9" in seen
-    assert "V = K" in seen
+    assert "Predict: set" in learner.stands_at(9)
+    learner.replace('why_three_projections = ""', 'why_three_projections = "32"')
+    seen = learner.sees(code=0)
+    assert "9 of 9 steps done" in seen
+    assert "from width 32 on; as you predicted" in seen
 
 
-def test_a_step_alone_has_a_verdict_and_json(learner, capsys):
-    learner.write("scaled_dot_product_attention", f"s = Q @ K.T / np.sqrt(Q.shape[1]); {SOFTMAX}; return w @ V")
-    assert cli.check([str(learner.file), "--step", "1", "--json"]) == 0  # masks are not asked for yet
-    assert json.loads(capsys.readouterr().out)["verdict"] == "correct"
-    assert cli.check([str(learner.file), "--step", "4", "--json"]) == 1
-    assert cli.check([str(learner.file), "--step", "2"]) == 2
-    assert "not written yet" in capsys.readouterr().out
+def test_the_wrong_axis(learner):
+    learner.write("scaled_dot_product_attention", SCALED.replace("axis=-1", "axis=0"))
+    seen = learner.sees(code=1)
+    assert "softmax-over-queries" in seen
+    assert "Step 2" in seen.split("softmax-over-queries")[1]  # and nothing is said of it
+    learner.replace(SCALED.replace("axis=-1", "axis=0"), SCALED)
+    learner.write("rows_sum_to_one", "assert np.allclose(weights.sum(axis=0), 1), 'columns'")
+    seen = learner.sees(code=1)
+    assert 'it raises AssertionError ("columns"); their rows do all sum to 1.' in seen
+    assert "your own weights, from step 1" in seen
 
 
-def test_practice_never_overwrites(learner, capsys):
+def test_an_inverted_pair(learner):
+    learner.first_three()
+    learner.write("causal_mask", "return np.triu(np.ones((n, n), dtype=bool), k=1)")
+    seen = learner.sees(code=1)
+    assert "mask-ignored" in seen  # the attention does not read its mask yet
+    learner.replace(SCALED, MASKED)
+    seen = learner.sees(code=1)
+    assert "mask-pair-opposite" in seen
+    assert "sees the future only" in seen
+    assert "NaN" in seen
+    learner.replace("np.where(mask, s, -np.inf)", "np.where(mask, -np.inf, s)")  # both mean True = blocked
+    learner.stands_at(5)
+
+
+def test_no_scale(learner):
+    body = f"s = Q @ K.T; print('shapes', Q.shape, K.shape); {SOFTMAX}; return w @ V"
+    learner.write("scaled_dot_product_attention", body)
+    seen = learner.sees(code=1)
+    assert "no-scale" in seen
+    assert "It was called with Q (2, 4), K (3, 4), V (3, 3), and printed: shapes (2, 4) (3, 4)" in seen
+    learner.replace("s = Q @ K.T", "s = Q @ K.T / np.sqrt(Q.shape[1])")
+    learner.write("rows_sum_to_one", "assert np.allclose(weights.sum(axis=-1), 1)")
+    learner.write("attention_without_scaling", "return scaled_dot_product_attention(Q, K, V)")
+    assert "still scales" in learner.sees(code=1)
+
+
+def test_an_assert_that_returns_nothing_and_catches_nothing(learner):
+    learner.write("scaled_dot_product_attention", SCALED)
+    learner.write("rows_sum_to_one", "weights.sum(axis=-1)")
+    assert "a softmax over the queries, it raises nothing; their rows do not all sum to 1." in learner.sees(code=1)
+    learner.replace("weights.sum(axis=-1)\n", "return weights.sum(axis=-1)\n")
+    assert "it returns an array of shape (2,)" in learner.sees(code=1)
+    learner.replace("return weights.sum(axis=-1)", "assert weights.sum(axis=-1).mean() == 1")
+    assert "its rows" not in learner.sees(code=1)
+    learner.replace(
+        "assert weights.sum(axis=-1).mean() == 1", "return bool(abs(weights.sum(axis=-1) - 1).max() < 1e-9)"
+    )
+    learner.stands_at(3)
+
+
+def test_gives_up_at_step_3(learner):
+    learner.write("scaled_dot_product_attention", SCALED)
+    learner.write("rows_sum_to_one", "assert np.allclose(weights.sum(axis=-1), 1)")
+    seen = learner.sees(code=2)  # unfinished, and nothing is wrong
+    assert "→ Step 3" in seen
+    assert "causal_mask" not in seen.split("→ Step 3")[0]
+    assert "correct" not in seen
+    told = json.loads(learner.sees("--json", code=2))
+    assert [s["state"] for s in told["steps"]] == ["done"] * 2 + ["not begun"] * 7
+    learner.write("attention_without_scaling", "return Q @")
+    assert "Python cannot read the file" in learner.sees(code=2)
+
+
+@pytest.mark.parametrize("step", [5, 9])
+def test_gb_29_an_answer_that_is_missing_is_not_correct(learner, step):
+    seen = learner.sees("--step", str(step), code=1)
+    assert f"✗ Step {step}: not answered yet" in seen
+    assert "correct" not in seen
+
+
+def test_gb_29_neighbours(learner):
+    learner.replace('it_looks_at = ""', 'it_looks_at = "street"')
+    assert "✗ Step 5: not right yet" in learner.sees("--step", "5", code=1)
+    learner.replace('why_three_projections = ""', 'why_three_projections = "any three words"')
+    assert "✗ Step 9: not answered yet" in learner.sees("--step", "9", code=1)
+    learner.replace('row = "it"', 'row = "Cross"')
+    assert "✓ Step 5: correct" in learner.sees("--step", "5", code=0)
+
+
+def test_a_step_alone_has_a_verdict_and_json(learner):
+    learner.write("scaled_dot_product_attention", SCALED)
+    assert json.loads(learner.sees("--step", "1", "--json", code=0))["verdict"] == "correct"  # no mask is asked for yet
+    learner.sees("--step", "4", code=2)
+    assert "not written yet" in learner.sees("--step", "2", code=2)
+
+
+def test_practice_never_overwrites_and_needs_a_folder(learner, capsys):
     before = learner.file.read_text(encoding="utf-8")
     assert cli.practice([str(learner.file)]) == 2
     assert learner.file.read_text(encoding="utf-8") == before
+    assert cli.practice([str(learner.file.parent / "missing" / "mine.py")]) == 2
+    assert "Is its folder there?" in capsys.readouterr().err
 
 
-def test_the_sentences_heatmap():
-    """ "it" looks at "dog", and no word sees the future."""
-    weights = scaled_dot_product_attention(*SENTENCE_PROBE.args)
-    assert weights[5].argmax() == 1
-    assert 0.5 < weights[5, 1] < 0.9
-    assert np.triu(weights, 1).max() == 0
-    assert "0.70" in plain(heatmap(weights, SENTENCE)).splitlines()[6]
+def test_the_accepted_words_are_the_peaks_of_the_head():
+    stored = stored_heads()
+    weights = scaled_dot_product_attention(*(x[0].astype(float) for x in (stored.Q, stored.K)), np.eye(16))
+    words = stored.tokens[1:-1]
+    for row, word in ACCEPTED:
+        peaks = [words[weights[i, 1:-1].argmax()] for i, token in enumerate(stored.tokens) if token == row]
+        assert word in peaks
 
 
-def test_steps_are_the_lessons_five_and_four_more():
-    assert len(STEPS) == 9
+def test_what_the_steps_rely_on_is_measured():
+    assert [all(np.isclose(w.sum(-1), 1)) for w, _ in row_sum_cases().values()] == [
+        g for _, g in row_sum_cases().values()
+    ]
+    table = recovery()
+    assert table[16][0] > 0.9 > table[16][1]  # the text of step 9 says so
+    assert table[32][1] > 0.9
+
+
+def test_steps_and_demos_name_each_other():
+    demos = Path(__file__).parents[1] / "demos"
+    for number, step in enumerate(STEPS, 1):
+        text = (demos / f"{step.demo}.py").read_text(encoding="utf-8")
+        assert re.search(rf"[Pp]ractice.*\bsteps?\b.*\b{number}\b", text), f"{step.demo}.py does not name step {number}"

@@ -9,7 +9,7 @@ from .text import run_program
 COMMANDS = {  # name: (module, its function: remaining arguments -> exit code, what it does)
     "check": ("tinyattn.check.cli", "check", "check your own attention: FILE[:FUNCTION]"),
     "practice": ("tinyattn.check.cli", "practice", "write the exercises into a file of yours"),
-    "break": ("tinyattn.check.cli", "break_it", "predict what a bug does, then see it"),
+    "break": ("tinyattn.check.game", "command", "predict what a bug does, then see it"),
     "fetch": ("tinyattn.pretrained", "command", "download a pretrained model: minilm, smollm2"),
 }
 

@@ -1,4 +1,4 @@
-"""What a test proves: every mutant against every probe, and the symptoms of one bug, all measured."""
+"""What a test proves: every mutant against every probe, all measured."""
 
 from typing import Any
 
@@ -6,11 +6,10 @@ import numpy as np
 
 from .judge.case import Finding
 from .judge.diagnose import diagnose
-from .judge.outcome import Arrays, close, evaluate, finite
+from .judge.outcome import close, evaluate
 from .known import mutants
 from .known.mutants import MUTANTS, Edit, Mutant, lines_named
 from .known.probes import ARGUMENTS, BATCHED, Probe, probes
-from .known.reference import Array, causal_mask
 from .run import child
 
 UNJUDGED = (
@@ -125,71 +124,6 @@ def markdown() -> str:
         lines += ["", "; ".join(f"{i} {p.name}" for i, p in enumerate(columns, 1)) + ".", ""]
     lines += [f"The two asserts let {let_through} of these {total} wrong programs through.", ""]
     return "\n".join(lines)
-
-
-def symptoms(kind: str, edit: Edit) -> dict[str, tuple[bool, str]]:
-    """Questions to predict, with the measured answers."""
-    by_name = {p.name: p for p in probes(kind)}
-
-    def value(name: str) -> Arrays | None:
-        return evaluate(kind, (edit,), by_name[name])
-
-    told: dict[str, tuple[bool, str]] = {}
-    if "V = 1" in by_name:
-        Q, K, V, mask = by_name["masked base"].args
-        sums = [evaluate(kind, (edit,), Probe("", "", (Q, K, V**0, *more))) for more in ((), (mask,))]
-        told["Does each row of the weights still sum to 1, with a mask too?"] = (
-            all(s is not None and close(s, (np.ones_like(s[0]),)) for s in sums),
-            "",
-        )
-    if "the future changed" in by_name:
-        base, changed = value("causal base"), value("the future changed")
-        leaks = base is None or changed is None or not close((changed[0][:-1],), (base[0][:-1],))
-        told["Under a causal mask, does changing the last position change the answers before it?"] = leaks, ""
-    large = [value(p.name) for p in by_name.values() if p.group == "large"]
-    if large:
-        told["Do large scores give NaN or inf?"] = any(a is not None and not finite(a) for a in large), ""
-    raised = [p.name for p in by_name.values() if p.group in ("plain", "masked") and value(p.name) is None]
-    told["Is there an ordinary input on which it raises an error?"] = (
-        bool(raised),
-        (f', for one "{raised[0]}"' if raised else ""),
-    )
-    if kind == "scaled_dot_product_attention":
-        first, last, right = trains(edit)
-        told["Does a small model with it still train (loss down to a third)?"] = (
-            bool(last < first / 3),
-            f": {first:.2f} → {last:.3f}, the right program gets to {right:.3f}",
-        )
-    return told
-
-
-def trains(edit: Edit) -> tuple[float, float, float]:
-    """Loss before and after 60 steps of a student with this attention that imitates a teacher with the right
-    one, and the right student's loss. Gradients by finite differences, so that any program can be trained."""
-    kind, mask, rng = "scaled_dot_product_attention", causal_mask(6), np.random.default_rng(0)
-    X, teacher = rng.normal(size=(2, 6, 3)), 1.2 * rng.normal(size=(3, 3, 3))
-    start = 0.3 * rng.normal(size=teacher.shape)
-
-    def answers(edits: tuple[Edit, ...], W: Array) -> Array:
-        outs = [evaluate(kind, edits, Probe("", "", (*(x @ w for w in W), mask))) for x in X]
-        return np.array([out[0] if out else np.full((6, 3), np.nan) for out in outs])
-
-    def loss(edits: tuple[Edit, ...], W: Array) -> float:
-        return float(np.mean((answers(edits, W) - targets) ** 2))
-
-    targets, ends = answers((), teacher), []
-    for edits in ((edit,), ()):
-        W, moment, square = start.copy(), np.zeros_like(start), np.zeros_like(start)
-        for step in range(1, 61):
-            gradient = np.zeros_like(W)
-            for i in np.ndindex(W.shape):
-                nudge = np.zeros_like(W)
-                nudge[i] = 1e-4
-                gradient[i] = (loss(edits, W + nudge) - loss(edits, W - nudge)) / 2e-4
-            moment, square = 0.9 * moment + 0.1 * gradient, 0.99 * square + 0.01 * gradient**2
-            W = W - 0.1 * (moment / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)  # Adam
-        ends.append(loss(edits, W))
-    return loss((edit,), start), ends[0], ends[1]
 
 
 def shown(mutant: Mutant, kind: str, edit: Edit) -> Finding:

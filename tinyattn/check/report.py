@@ -156,6 +156,10 @@ def finding_lines(finding: Finding, label: str, solution: bool, seen: str = "") 
         told = [f"{k} = {v}" for k, v in evidence["arguments"].items() if not np.ndim(v)]
         lines += [[("     ", ""), (", ".join(told), "")]] if told else []
         lines += [[("     ", ""), *line] for line in beside(inputs)]
+        if "printed" in evidence:
+            shapes = ", ".join(f"{k} {np.shape(v)}" for k, v in evidence["arguments"].items() if np.ndim(v))
+            lines += wrap(f"It was called with {shapes}, and printed:", "     ", "dim")
+            lines += [[(f"       {line}", "")] for line in evidence["printed"].splitlines()]
         if "problem" in evidence:
             lines += wrap(evidence["problem"] + ".", "     ", "red", "yours: ")
         for key in evidence.get("yours", {}):
@@ -206,6 +210,8 @@ def report_lines(report: Report, solution: bool = False) -> list[Line]:
         mark, word, style = ("✗", "not right yet", "bold red") if bugs else ("✓", "correct", "bold green")
         if bugs and bugs[0].id.startswith("error-"):
             word = "cannot be checked"
+        if bugs and all(f.id == "property-unanswered" for f in bugs):
+            word = "not answered yet"
         if any(f.id == "error-not-written" for f in found):
             mark, word, style = "·", "not written yet", "dim"
         lines += [[(f"{mark} {function or 'This file'}: {word}", style)]]

@@ -131,6 +131,8 @@ class Case:
         outcome = self.learner[probe.name]
         told: dict[str, Any] = {"input": probe.name, "arguments": shown(self.kind, probe.args)}
         right = expected or self.right[probe.name]
+        if "printed" in outcome.record:
+            told["printed"] = outcome.record["printed"]
         if outcome.arrays is None:
             told["problem"] = outcome.problem
         elif right is not None:

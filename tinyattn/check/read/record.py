@@ -1,6 +1,7 @@
 """What a call gave, as JSON can hold it: arrays, other values by their type, exceptions with the learner's line."""
 
 import contextlib
+import io
 import linecache
 import os
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+PRINTED = 1000  # characters
 LARGEST = 1_000_000  # numbers in one array; a learner's bigger one is recorded by its shape alone
 
 
@@ -57,11 +59,18 @@ class Own:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """NumPy's and Python's warnings out of the way, and an end to endless loops."""
-    with np.errstate(all="ignore"), warnings.catch_warnings(), _limited():
+def quiet() -> Iterator[io.StringIO]:
+    """NumPy's and Python's warnings out of the way, an end to endless loops, and what was printed."""
+    printed = io.StringIO()
+    with np.errstate(all="ignore"), warnings.catch_warnings(), _limited(), contextlib.redirect_stdout(printed):
         warnings.simplefilter("ignore")
-        yield
+        yield printed
+
+
+def printed_in(stream: io.StringIO) -> dict[str, str]:
+    """What a call printed, cut to a length that one reads."""
+    text = stream.getvalue()
+    return {"printed": text[:PRINTED] + "…" * (len(text) > PRINTED)} if text else {}
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from .entries import Found, programs
 from .form import Form, MaskForm, NoAnswer
 from .masks import said
 from .reading import read
-from .record import contain, describe, encode, quiet
+from .record import contain, describe, encode, printed_in, quiet
 from .scripts import script
 from .text import Text, read_text, run
 from .trial import LAYER, SDPA, TRIANGLE, Program
@@ -174,7 +174,7 @@ def planned(kind: str, limits: Limits, values: str = "bool") -> list[Probe]:
 def call(form: Form, probe: Probe, files: tuple[str, ...]) -> dict[str, Any]:
     """One call, as a record."""
     told: dict[str, Any]
-    with quiet():
+    with quiet() as printed:
         try:
             arrays = form.call(*probe.args, read_only=probe.read_only)
             items = [encode(array) for array in arrays]
@@ -183,7 +183,7 @@ def call(form: Form, probe: Probe, files: tuple[str, ...]) -> dict[str, Any]:
             told = {"value": encode(missing.value)}
         except (Exception, SystemExit) as error:
             told = describe(error, files)
-    return told | ({"changed": form.changed} if form.changed else {})
+    return told | ({"changed": form.changed} if form.changed else {}) | printed_in(printed)
 
 
 __all__ = ["np", "study_file", "study_object"]

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..read.record import Own, describe, encode, quiet
+from ..read.record import Own, describe, encode, printed_in, quiet
 from ..read.study import study_file
 from ..read.text import Text, read_text
 from ..read.text import run as run_text
@@ -42,7 +42,7 @@ def call(
     for array in given:
         if isinstance(array, np.ndarray):
             array.flags.writeable = not read_only
-    with quiet():
+    with quiet() as printed:
         try:
             told = {"value": encode(function(*given))}
         except (Exception, SystemExit) as error:
@@ -50,7 +50,11 @@ def call(
     changed = [
         i for i, (a, b) in enumerate(zip(args, given)) if isinstance(a, np.ndarray) and a.tobytes() != b.tobytes()
     ]
-    return told | {key: value for key, value in (("changed", changed), ("lifted", bool(lifted))) if value}
+    return (
+        told
+        | printed_in(printed)
+        | {key: value for key, value in (("changed", changed), ("lifted", bool(lifted))) if value}
+    )
 
 
 def run(functions: dict[str, Callable[..., Any]], job: dict[str, Any], write: Write) -> None:

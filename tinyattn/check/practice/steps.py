@@ -1,0 +1,453 @@
+"""What each step asks of the learner's file, and what it shows when the step is done.
+
+Everything that is told is measured on the learner's own functions: a first run calls them on inputs, a second one calls
+them on what the first gave back (the assert on their weights, the attention with their mask).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ...pretrained import stored_heads
+from ...text import Line
+from ..judge.case import Finding
+from ..judge.diagnose import diagnose
+from ..judge.outcome import close, describe, evaluate, read
+from ..known.mutants import BY_ID, CAUSAL, ROWS, SCALE, THREE
+from ..known.probes import KINDS, Probe, probes
+from ..known.reference import Array, causal_mask
+from ..report import heatmap, wrap
+from ..run.isolate import Plan, Run, full_plan, run_file
+
+ATTENTION, MASK, ROW_SUMS, UNSCALED = (
+    "scaled_dot_product_attention",
+    "causal_mask",
+    "rows_sum_to_one",
+    "attention_without_scaling",
+)
+WIDTHS = (1, 4, 16, 64, 256, 512)  # dk in step 3
+PAIRS = (4, 6)  # n in step 4
+ACCEPTED = {  # step 5: a row, the word that it looks at most, and why that is sensible
+    ("it", "animal"): "a pronoun looks at the noun that it stands for",
+    ("the", "animal"): "a determiner looks at its noun",
+    ("cross", "street"): "a verb looks at its object",
+    ("was", "tired"): "a verb looks at what it says of its subject",
+}
+RECOVERS = ("16", "32", "64", "never")
+
+
+# --- the calls ----------------------------------------------------------------------------------------
+
+
+def _normal(dk: int) -> Probe:
+    """Medians need many rows: 320 queries, 64 keys."""
+    rng = np.random.default_rng(dk)
+    Q, K = rng.normal(size=(320, dk)), rng.normal(size=(64, dk))
+    return Probe(f"dk = {dk}, unit normal", "", (Q, K, np.eye(64)))
+
+
+def _sentence() -> dict[str, Probe]:
+    """V = I, so that the output is the weights."""
+    stored = stored_heads()
+    X, Q, K = stored.embeddings, stored.Q[0].astype(float), stored.K[0].astype(float)
+    return {"raw": Probe("raw embeddings", "", (X, X, np.eye(16))), "head": Probe("the head", "", (Q, K, np.eye(16)))}
+
+
+def _for_pair(n: int) -> tuple[Array, Array, Array]:
+    Q, K = np.random.default_rng(n).normal(size=(2, n, 3))
+    return Q, K, np.eye(n)
+
+
+def row_sum_cases() -> dict[str, tuple[Array, bool]]:
+    """Weights for step 2, and whether their rows sum to 1."""
+    Q, K, _ = np.random.default_rng(3).normal(size=(3, 4, 3))
+    probe = Probe("", "", (Q[:3], K, np.eye(4)))
+
+    def weights(*ids: str) -> Array:
+        result = evaluate(ATTENTION, tuple(BY_ID[id].edits[0] for id in ids), probe)
+        assert result is not None
+        return result[0]
+
+    many = np.full((2, 7), 1 / 7)  # 7 · (1/7) is not exactly 1
+    return {
+        "right weights": (weights(), True),
+        "weights that are right up to rounding": (many, True),
+        "a softmax over the queries": (weights("softmax-over-queries"), False),
+        "one softmax over everything": (weights("softmax-over-everything"), False),
+        "weights divided after the softmax": (weights("scale-after-softmax"), False),
+        "weights of which one row is wrong": (weights() * [[1], [1], [1.01]], False),
+        "rows that sum to 1.5, 0.5 and 1": (weights() * [[1.5], [0.5], [1.0]], False),
+        "weights with NaN": (np.where(np.eye(3, 4) > 0, np.nan, weights()), False),
+    }
+
+
+def plan() -> Plan:
+    """All calls of the first run."""
+    attention = probes(ATTENTION)
+    return full_plan() | {
+        ATTENTION: [*attention, *_sentence().values(), *map(_normal, WIDTHS)],
+        UNSCALED: [*(p for p in attention if len(p.args) == 3), *map(_normal, WIDTHS)],
+        ROW_SUMS: [Probe(name, "", (w,)) for name, (w, _) in row_sum_cases().items()],
+        MASK: [*probes(MASK), *(Probe(f"n = {n}, for the pair", "", (n,)) for n in PAIRS)],
+    }
+
+
+@dataclass
+class Work:
+    """A learner's file, and what its functions gave."""
+
+    path: Path
+    run: Run = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.run = run_file(self.path, plan=plan())
+
+    def output(self, function: str, probe: Probe, run: Run | None = None) -> Array | None:
+        """What a function returned as the first array, if it has the shape of what is right."""
+        record = (run or self.run).records.get(function, {}).get(probe.name)
+        right = evaluate(MASK if function == MASK else ATTENTION, (), probe)
+        arrays = read(record, right).arrays
+        return arrays[0] if arrays and right and arrays[0].shape == right[0].shape else None
+
+    @cached_property
+    def own_weights(self) -> Array | None:
+        return self.output(ATTENTION, probes(ATTENTION)[0])
+
+    @cached_property
+    def second(self) -> Run:
+        """The second run: the assert on the learner's weights, the attention with the learner's mask."""
+        calls: Plan = {}
+        if self.own_weights is not None:
+            calls[ROW_SUMS] = [Probe("your own weights", "", (self.own_weights,))]
+        masks = {n: self._mask(n) for n in PAIRS}
+        pairs = [Probe(f"pair {n}", "", (*_for_pair(n), m)) for n, m in masks.items() if m is not None]
+        if pairs:
+            calls[ATTENTION] = pairs
+        return run_file(self.path, plan=calls)
+
+    def _mask(self, n: int) -> Array | None:
+        record = self.run.records.get(MASK, {}).get(f"n = {n}, for the pair", {})
+        value = record.get("value", {})
+        if "data" not in value or value["shape"] != [n, n]:
+            return None
+        mask: Array = np.array(value["data"]).reshape(n, n).astype(value["dtype"])
+        return mask
+
+    def pair(self, n: int) -> Array | None:
+        """The learner's weights under the learner's mask."""
+        record = self.second.records.get(ATTENTION, {}).get(f"pair {n}")
+        arrays = read(record, (np.eye(n),)).arrays
+        return arrays[0] if arrays and arrays[0].shape == (n, n) else None
+
+    def said(self, name: str) -> str:
+        return " ".join(self.run.said.get(name, "").split()).casefold()
+
+    def written(self, name: str) -> bool:
+        """Whether a function is more than its stub."""
+        records = self.run.records.get(name)
+        return records is not None and {r.get("error") for r in records.values()} != {"NotImplementedError"}
+
+
+# --- the findings -------------------------------------------------------------------------------------
+
+
+def _missing(work: Work, name: str) -> list[Finding]:
+    run = work.run
+    if name in run.records:
+        return [] if work.written(name) else [Finding("error-not-written", "bug", name, "Not written yet.")]
+    if run.broke:
+        told = f"It was not reached: on {run.broke['function']} ({run.broke['probe']}), {run.broke['how']}."
+        return [Finding("error-stopped", "bug", name, told)]
+    return [Finding("error-missing-function", "bug", name, f"There is no function {name} (any more).")]
+
+
+def _checked(work: Work, name: str) -> list[Finding]:
+    return _missing(work, name) or diagnose(name, name, probes(name), work.run.records[name])
+
+
+def _unanswered(step: int, text: str, hint: str, lesson: str) -> Finding:
+    return Finding("property-unanswered", "bug", f"Step {step}", text, hint, lesson)
+
+
+def function_step(work: Work) -> list[Finding]:
+    unmasked = [p for p in probes(ATTENTION) if len(p.args) == 3]
+    return _missing(work, ATTENTION) or diagnose(ATTENTION, ATTENTION, unmasked, work.run.records[ATTENTION])
+
+
+def row_sum_step(work: Work) -> list[Finding]:
+    if found := _missing(work, ROW_SUMS):
+        return found
+    cases = dict(row_sum_cases())
+    if work.own_weights is not None:
+        fits = bool(np.allclose(work.own_weights.sum(-1), 1))
+        cases = {"your own weights, from step 1": (work.own_weights, fits)} | cases
+    for case, (weights, good) in cases.items():
+        own = case.startswith("your own")
+        records = (work.second if own else work.run).records.get(ROW_SUMS, {})
+        accepted, words = _verdict(records.get("your own weights" if own else case, {}))
+        if accepted == good:
+            continue
+        text = f"Shown {case}, it {words}; their rows {'do' if good else 'do not'} all sum to 1."
+        hint = "Which axis belongs to one query? And is 0.9999999999999999 equal to 1?"
+        evidence = {"input": case, "arguments": {"weights": weights}}
+        return [Finding("property-row-sum-test", "bug", ROW_SUMS, text, hint, ROWS, evidence)]
+    return []
+
+
+def _verdict(record: dict[str, object]) -> tuple[bool | None, str]:
+    """Whether an assert (or a test that returns True or False) accepts, and what it did, in words."""
+    if "error" in record:
+        message = str(record.get("message", "")).split("\n")[0][:80]
+        words = f"raises {record['error']}" + (f' ("{message}")' if message else "")
+        return (False if record["error"] == "AssertionError" else None), words
+    value = record.get("value")
+    if not isinstance(value, dict):
+        return None, "was not reached"
+    if value["type"] == "NoneType":
+        return True, "raises nothing"
+    if value.get("value") in (True, False, "True", "False"):
+        accepts = value["value"] in (True, "True")
+        return accepts, f"says {accepts}"
+    return None, f"returns {describe(value)}"
+
+
+def scaling_step(work: Work) -> list[Finding]:
+    if found := _missing(work, UNSCALED):
+        return found
+    unmasked = [p for p in probes(ATTENTION) if len(p.args) == 3]
+    bugs = [f for f in diagnose(ATTENTION, UNSCALED, unmasked, work.run.records[UNSCALED]) if f.severity == "bug"]
+    if "no-scale" not in [f.id for f in bugs]:
+        return bugs or [Finding("property-still-scaled", "bug", UNSCALED, "It still scales its scores.", lesson=SCALE)]
+    if len(bugs) > 1:
+        return [f for f in bugs if f.id != "no-scale"]
+    for variable, answers in (
+        ("largest_weight", ("about 0.1", "about 0.5", "above 0.9")),
+        ("typical_gradient", ("larger", "the same", "smaller")),
+    ):
+        if work.said(variable) not in answers:
+            text = f"Predict before you look: set `{variable}` to one of " + ", ".join(f'"{a}"' for a in answers) + "."
+            hint = "A dot product of 512 unit-normal terms has a standard deviation of √512 ≈ 23."
+            return [_unanswered(3, text, hint, SCALE)]
+    return []
+
+
+def mask_step(work: Work) -> list[Finding]:
+    found = _missing(work, MASK) or _checked(work, ATTENTION) + _checked(work, MASK)
+    if any(f.id == "error-not-written" for f in found):
+        return found
+    for n in PAIRS:
+        weights, right = work.pair(n), evaluate(ATTENTION, (), Probe("", "", (*_for_pair(n), causal_mask(n))))
+        assert right is not None
+        if weights is None or not close((weights,), right):
+            return [_pair_finding(work, n, weights, right[0]), *(f for f in found if f.severity == "bug")]
+    together = {"mask-inverted", "mask-as-bias"}  # a convention of one's own, if both functions keep to it
+    return [f for f in found if f.severity != "bug" or f.id not in together]
+
+
+def _pair_finding(work: Work, n: int, weights: Array | None, right: Array) -> Finding:
+    call = f"scaled_dot_product_attention(Q, K, V, causal_mask({n}))"
+    Q, K, _ = _for_pair(n)
+    evidence = {"input": f"{call} with V = I, so the output is the weights", "arguments": {"Q": Q, "K": K}}
+    hint = "What does True mean in your mask, and what does your attention do where the mask is True?"
+    if weights is None:
+        record = work.second.records.get(ATTENTION, {}).get(f"pair {n}", {})
+        told = f"{call} gives no ({n}, {n}) array"
+        told += f": {record['error']}: {record['message']}." if "error" in record else "."
+        return Finding("mask-pair", "bug", "Step 4", told, hint, CAUSAL, evidence)
+    evidence |= {"yours": {"weights": weights}, "right": {"weights": right}}
+    future = np.nan_to_num(np.triu(weights, 1), nan=1.0).sum()
+    past = np.nan_to_num(np.tril(weights)).sum()
+    if future > 1e-6 and past < 1e-6:
+        told = f"{call} sees the future only: your mask means the opposite of what your attention takes it for."
+        return Finding("mask-pair-opposite", "bug", "Step 4", told, hint, CAUSAL, evidence)
+    told = f"{call} " + ("sees the future." if future > 1e-6 else "gives other weights than the causal ones.")
+    return Finding("mask-pair", "bug", "Step 4", told, hint, CAUSAL, evidence)
+
+
+def sentence_step(work: Work) -> list[Finding]:
+    row, word = work.said("row"), work.said("it_looks_at")
+    if not word:
+        text = "Not answered yet: set `it_looks_at` to the word that the row of `row` looks at most."
+        return [_unanswered(5, text, "Rows are queries: find the row, then its largest cell.", "")]
+    if (row, word) in ACCEPTED:
+        return []
+    rows = ", ".join(f'"{r}"' for r in dict.fromkeys(r for r, _ in ACCEPTED))
+    if row not in {r for r, _ in ACCEPTED}:
+        text = f'The row of "{row}" has no peak that a linguist would expect. Rows that have one: {rows}.'
+    else:
+        text = f'"{word}" is not where the row of "{row}" peaks among the words.'
+    hint = "Rows are queries: find the row, then its largest cell."
+    return [Finding("property-sentence", "bug", "Step 5", text, hint)]
+
+
+def last_step(work: Work) -> list[Finding]:
+    if work.said("why_three_projections") in RECOVERS:
+        return []
+    text = "Predict: set `why_three_projections` to " + ", ".join(f'"{w}"' for w in RECOVERS) + "; then it is measured."
+    return [_unanswered(9, text, "What would a key look like that is also the thing handed over?", THREE)]
+
+
+# --- what a step shows when it is done ----------------------------------------------------------------
+
+
+def function_shown(work: Work) -> list[Line]:
+    if work.own_weights is None:
+        return []
+    sums = ", ".join(f"{s:.6g}" for s in work.own_weights.sum(-1))
+    return wrap(f"Your weights on the first input sum to {sums}, row by row.", "     ")
+
+
+def row_sum_shown(work: Work) -> list[Line]:
+    return wrap(
+        f"It accepts your own weights and {sum(good for _, good in row_sum_cases().values())} other right ones, and "
+        f"catches {sum(not good for _, good in row_sum_cases().values())} wrong ones, the wrong axis among them.",
+        "     ",
+    )
+
+
+def saturation(work: Work) -> list[tuple[int, float, float, float, float]]:
+    """dk, and of the learner's two functions (scaled, not scaled): the median largest weight, the median |dL/dQ|.
+
+    The gradient is that of the softmax at the learner's own weights P: dL/dQ = c · P ∘ (dP - Σ P ∘ dP) K.
+    """
+    table = []
+    for dk in WIDTHS:
+        probe = _normal(dk)
+        row: list[float] = []
+        for name, scale in ((ATTENTION, dk**-0.5), (UNSCALED, 1.0)):
+            P = work.output(name, probe)
+            if P is None:
+                return []
+            dP = np.random.default_rng(0).normal(size=P.shape)
+            dS = P * (dP - (P * dP).sum(-1, keepdims=True))
+            row += [float(np.median(P.max(-1))), float(np.median(np.linalg.norm(scale * dS @ probe.args[1], axis=-1)))]
+        table.append((dk, row[0], row[1], row[2], row[3]))
+    return table
+
+
+def scaling_shown(work: Work) -> list[Line]:
+    table = saturation(work)
+    if not table:
+        return []
+    lines: list[Line] = [
+        [("     Your two functions, medians over 320 queries, unit-normal Q and K:", "")],
+        [("        dk   largest weight          |dL/dQ|", "bold")],
+        [("             ÷ √dk   without    ÷ √dk   without", "bold")],
+    ]
+    for dk, w1, g1, w2, g2 in table:
+        bar = "█" * round(20 * w2)
+        lines.append([(f"     {dk:>5}{w1:>10.2f}{w2:>10.2f}{g1:>9.3f}{g2:>10.4f}  {bar}", "")])
+    _, _, g1, w2, g2 = table[-1]
+    measured = "about 0.1" if w2 < 0.3 else "above 0.9" if w2 > 0.9 else "about 0.5"
+    change = "smaller" if g2 < 0.8 * g1 else "larger" if g2 > 1.25 * g1 else "the same"
+    for variable, right, value in (
+        ("largest_weight", measured, f"{w2:.2f}"),
+        ("typical_gradient", change, f"{g2:.4f} against {g1:.3f}"),
+    ):
+        said = work.said(variable)
+        hit = "as you predicted" if said == right else f'you predicted "{said}"'
+        lines += wrap(f"dk = 512, {variable.replace('_', ' ')}: {right} ({value}); {hit}.", "     ")
+    return lines
+
+
+def mask_shown(work: Work) -> list[Line]:
+    weights = work.pair(4)
+    if weights is None:
+        return []
+    told = wrap("scaled_dot_product_attention(Q, K, V, causal_mask(4)), exactly 0 above the diagonal:", "     ")
+    return [*told, [], *heatmap(weights, ["1st", "2nd", "3rd", "4th"])]
+
+
+def sentence_shown(work: Work) -> list[Line]:
+    """The learner's weights on the sentence, raw embeddings first; without the marks [CLS] and [SEP]."""
+    parts, words = _sentence(), stored_heads().tokens[1:-1]
+    raw, head = (work.output(ATTENTION, parts[name]) for name in ("raw", "head"))
+    if raw is None or head is None:
+        return []
+    itself = int((raw[1:-1].argmax(-1) == np.arange(1, 15)).sum())
+    told = wrap(
+        f"Raw embeddings as Q = K = V, through your function: {itself} of {len(words)} words look most at themselves, "
+        f"since x · x = |x|² is the largest product that most vectors have; but hardly (largest weight "
+        f"{raw.max():.2f}, equal ones would be {1 / 16:.2f}), for these vectors are short.",
+        "     ",
+    )
+    told += [[], *wrap("A trained head (MiniLM, layer 3, head 1), through your function:", "     ")]
+    lines: list[Line] = [[(f"     {'row':>9}   looks most at", "bold")]]
+    for i, word in enumerate(words):
+        inner = head[i + 1, 1:-1]
+        first, second = np.argsort(-inner)[:2]
+        bar = "█" * round(20 * inner[first])
+        told_row = f"{words[first]} {inner[first]:.2f}, {words[second]} {inner[second]:.2f}"
+        lines.append([(f"     {word:>9}   {told_row:<30}{bar}", "")])
+    if not sentence_step(work):
+        why = ACCEPTED[work.said("row"), work.said("it_looks_at")]
+        lines += [
+            [],
+            *wrap(f"{work.said('row')} → {work.said('it_looks_at')}: {why}. Other sensible answers: ", "     "),
+        ]
+        for (row, word), why in ACCEPTED.items():
+            lines += [[(f"       {row} → {word}: {why}", "dim")]] if row != work.said("row") else []
+    return [*told, *lines]
+
+
+def recovery() -> dict[int, tuple[float, float]]:
+    """Width: share of 16 pairs that are found, with vectors of their own, and with V = K (50 draws)."""
+    rng, table = np.random.default_rng(0), {}
+    for width in (4, 8, 16, 32, 64):
+        hits = np.zeros(2)
+        for _ in range(50):
+            address, book = rng.normal(size=(16, width)), rng.normal(size=(32, width))
+            chosen = rng.integers(32, size=16)
+            content = book[chosen]
+            for i, (K, V) in enumerate(((address, content), (address + content, address + content))):
+                result = evaluate(ATTENTION, (), Probe("", "", (4 * address, K, V)))
+                assert result is not None
+                nearest = ((result[0][:, None] - book) ** 2).sum(axis=-1).argmin(axis=-1)
+                hits[i] += np.mean(nearest == chosen) / 50
+        table[width] = float(hits[0]), float(hits[1])
+    return table
+
+
+def three_shown(work: Work) -> list[Line]:
+    if last_step(work):
+        return []
+    table, said = recovery(), work.said("why_three_projections")
+    measured = next((str(w) for w, (_, both) in table.items() if both > 0.9), "never")
+    lines: list[Line] = [[("     width   own V   V = K   (share of 16 pairs found, 50 draws)", "bold")]]
+    lines += [[(f"     {w:>5}{own:>8.2f}{both:>8.2f}", "")] for w, (own, both) in table.items()]
+    hit = "as you predicted" if said == measured else f'you predicted "{said}"'
+    told = (
+        f"V = K finds nine in ten from width {measured} on; {hit}. One vector that is address and content pays for "
+        "both out of one width. With Wq = Wk the scores are symmetric: i cannot look at j without j looking at i."
+    )
+    return [*lines, [], *wrap(told, "     ")]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One exercise: what it asks, the demo that shows it, the findings on it, and what it shows when done."""
+
+    title: str
+    demo: str
+    findings: Callable[[Work], list[Finding]]
+    shown: Callable[[Work], list[Line]] = lambda work: []
+    picture: bool = False  # shown before it is done as well: the answer is read off it
+
+
+STEPS = [
+    Step("the function", "scaled_dot_product", function_step, function_shown),
+    Step("assert that every row sums to 1", "scaled_dot_product", row_sum_step, row_sum_shown),
+    Step("remove the scaling, and predict the symptom", "vanishing_gradients", scaling_step, scaling_shown),
+    Step("the causal mask, with your attention", "causal_mask", mask_step, mask_shown),
+    Step("a real sentence", "real_sentence", sentence_step, sentence_shown, picture=True),
+    Step("several heads", "multi_head", lambda work: _checked(work, "multi_head_attention")),
+    Step("another source", "self_vs_cross", lambda work: _checked(work, "cross_attention")),
+    Step("the backward pass, by hand", "gradient_check", lambda work: _checked(work, f"{ATTENTION}_backward")),
+    Step("why three projections? what breaks if V = K", "three_projections", last_step, three_shown),
+]
+assert set(KINDS) <= set(plan())
