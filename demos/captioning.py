@@ -239,7 +239,7 @@ def plot_looks(figure, model, scenes, chosen):
             light = np.kron(look[w].reshape(GRID, GRID), np.ones((PIXELS, PIXELS)))[..., None]
             axes.imshow(image * light + (0.35 + 0.25 * image) * (1 - light))  # what has no weight is in the shade
             best = look[w].argmax()
-            wrong = line[w] != scenes.captions[i, w + 1]
+            wrong = bool(line[w] != scenes.captions[i, w + 1])
             axes.set_title(
                 WORDS[line[w]] + " (wrong)" * wrong,
                 fontsize=9 - 2 * wrong,

@@ -59,16 +59,12 @@ def main():
             for seed in options.seeds:
                 print(f"\r{name}, seed {seed} ", end="", file=sys.stderr, flush=True)
                 results[seed] = run(name, seed, not options.full, folder)
-            failed = [
-                (seed, text)
-                for seed, result in results.items()
-                for text in [*([result["error"]] if "error" in result else ()), *result.get("claims", {})]
-                if not result.get("claims", {}).get(text)
-            ]
+            claims = [(seed, text, holds) for seed, r in results.items() for text, holds in r.get("claims", {}).items()]
+            failed = [(seed, text) for seed, text, holds in claims if not holds]
+            failed += [(seed, r["error"]) for seed, r in results.items() if "error" in r]
             failures += len(failed)
-            count = sum(len(result.get("claims", {})) for result in results.values())
             seconds = sum(result.get("seconds", 0) for result in results.values())
-            held = f"{count - len(failed):4} of {count:4} claims hold"
+            held = f"{sum(holds for *_, holds in claims):4} of {len(claims):4} claims hold"
             print(f"\r{name:24} {len(results)} seeds  {held}  {seconds:6.0f} s", flush=True)
             for seed, text in failed:
                 print(f"    seed {seed}: {text}", flush=True)
