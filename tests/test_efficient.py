@@ -578,13 +578,30 @@ def test_gb_34_what_an_idle_query_holds_cannot_matter_to_a_learned_scale(kind, c
         (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, mask=np.ones((4, 7), bool)), ValueError, "mask"),
         (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, mask=np.ones((5, 7), int)), TypeError, "astype"),
         (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, mask=np.ones((5, 7))), ValueError, "astype"),
-        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, block_size=0), ValueError, "block_size 0"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, block_size=0), ValueError, "block_size = 0"),
         (lambda Q, K, V: ta.efficient.sliding_window_attention(Q, K, V, 2), ValueError, "5 queries and 7 keys"),
-        (lambda Q, K, V: ta.efficient.sliding_window_attention(K, K, V, 0), ValueError, "window 0"),
+        (lambda Q, K, V: ta.efficient.sliding_window_attention(K, K, V, 0), ValueError, "window = 0"),
+        (lambda Q, K, V: ta.efficient.sliding_window_attention(K, K, V, None), TypeError, "window = None"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, block_size=64.0), TypeError, "use 64"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, block_size=True), TypeError, "block_size = True"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, scale="a"), TypeError, "scale = 'a'"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, scale=NAN), ValueError, "scale = nan"),
+        (lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, scale=np.ones(3)), TypeError, "scale = an array"),
+        (lambda *x: ta.efficient.block_sparse_attention(*x, [[True], [True, True]], 2), ValueError, "block_mask"),
+        (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 4), bool), 2.5), TypeError, "block_size"),
+        (lambda *x: ta.efficient.linear_attention(*x, feature_map=None), TypeError, "feature_map = None"),
+        (lambda *x: ta.efficient.linear_attention(*x, feature_map=lambda x: x[:1]), ValueError, "feature_map made"),
+        (lambda *x: ta.efficient.linear_attention(*x, key_mask=[[True], [True, True]]), ValueError, "key_mask"),
+        (lambda Q, K, V: ta.efficient.linear_attention_step(1.0, 1.0, 1.0), ValueError, "one vector"),
+        (lambda Q, K, V: ta.efficient.linear_attention_step(Q[0, 0], V[0, 0], V[0, 0]), ValueError, "equally long"),
+        (lambda Q, K, V: ta.efficient.linear_attention_step(Q[0], Q[0], Q[0], V[0]), ValueError, "state"),
+        (lambda Q, K, V: ta.efficient.local_blocks(2.5), TypeError, "n = 2.5"),
+        (lambda Q, K, V: ta.efficient.global_blocks(3, -1), ValueError, "count = -1"),
+        (lambda Q, K, V: ta.efficient.random_blocks(3, 1, "seed"), TypeError, "rng"),
         (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 3), bool), 2), ValueError, r"\(3, 4\)"),
         (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((4, 3, 4), bool), 2), ValueError, r"\(3, 4\)"),
         (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 4)), 2), TypeError, "astype"),
-        (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 4), bool), 0), ValueError, "block_size 0"),
+        (lambda *x: ta.efficient.block_sparse_attention(*x, np.ones((3, 4), bool), 0), ValueError, "block_size = 0"),
         (lambda Q, K, V: ta.efficient.linear_attention(Q, K, V, key_mask=np.ones(5, bool)), ValueError, "key_mask"),
         (lambda Q, K, V: ta.efficient.linear_attention(Q, K, V, key_mask=np.array(True)), ValueError, "key_mask"),
         (lambda Q, K, V: ta.efficient.linear_attention(Q, K, V, key_mask=np.ones(7)), TypeError, "astype"),
@@ -606,6 +623,7 @@ def test_block_patterns():
     random = eff.random_blocks(20, 3, np.random.default_rng(0))
     assert (random.sum(1) == 3).all() and random.any(0).sum() > 10
     np.testing.assert_array_equal(eff.longformer_blocks(4), eff.local_blocks(4) | eff.global_blocks(4))
+    np.testing.assert_array_equal(random, eff.random_blocks(20, 3, 0))  # a seed
     both = eff.bigbird_blocks(20, np.random.default_rng(0), random=3)
     np.testing.assert_array_equal(both, eff.longformer_blocks(20) | random)
     assert both.dtype == bool

@@ -11,8 +11,8 @@ import numpy as np
 LARGEST = int(np.iinfo(np.intp).max)  # no array has more elements
 
 
-def whole(value: Any, name: str, least: int = 1) -> int:
-    """value as an int. TypeError unless it is a whole number, Python's or NumPy's; ValueError if it is below least."""
+def whole(value: Any, name: str, least: int = 1, most: float = LARGEST) -> int:
+    """value as an int. TypeError unless it is a whole number, Python's or NumPy's; ValueError if out of bounds."""
     try:
         n = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
@@ -20,8 +20,8 @@ def whole(value: Any, name: str, least: int = 1) -> int:
     if n is None:
         hint = f": use {int(value)}" if isinstance(value, (float, np.floating)) and value.is_integer() else ""
         raise TypeError(f"{name} = {told(value)} is not a whole number, as a count must be{hint}")
-    if not least <= n <= LARGEST:
-        raise ValueError(f"{name} = {n}: it counts something, so it is at least {least}, and at most {LARGEST}")
+    if not least <= n <= most:
+        raise ValueError(f"{name} = {n}: it counts something, so it is at least {least}, and at most {most}")
     return n
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..attention import scores_shape
 from ..graph import Tensor, as_tensor
 from ..habits import explained
 from ..masks import broadcasts, split_mask
 from ..ops import masked_fill
+from ..settings import array, number, whole
 from ..values import Mask, TensorLike
 from .tiles import FAR, Plan, tiled
 
@@ -25,7 +26,7 @@ def flash_attention(
     *,
     causal: bool = False,
     mask: Mask = None,
-    scale: float | None = None,
+    scale: float | Tensor | None = None,
     block_size: int = 512,
 ) -> Tensor:
     """softmax(Q Kᵀ · scale) V, exactly, in memory that grows with n + m instead of n · m (Dao et al. 2022).
@@ -39,16 +40,20 @@ def flash_attention(
     shape = scores_shape(Q, K, V)
     if mask is not None:
         split_mask(mask, shape, Q.dtype)  # an error if it does not fit
-    side = operator.index(block_size)
-    if side < 1:
-        raise ValueError(f"block_size {side}: a tile has at least one row; with fewer than 128 the time is Python's")
+    side = whole(block_size, "block_size", most=math.inf)
     plan = Plan((side, side), (0 if causal else -FAR, FAR), edge=-(-side // 4))
     return _attend(Q, K, V, scale, plan, *(() if mask is None else (mask,)))
 
 
 @explained
 def sliding_window_attention(
-    Q: TensorLike, K: TensorLike, V: TensorLike, window: int, *, causal: bool = True, scale: float | None = None
+    Q: TensorLike,
+    K: TensorLike,
+    V: TensorLike,
+    window: int,
+    *,
+    causal: bool = True,
+    scale: float | Tensor | None = None,
 ) -> Tensor:
     """Attention to the window positions that end with one's own: time and memory n · window (Beltagy et al. 2020).
 
@@ -62,16 +67,20 @@ def sliding_window_attention(
             f"{n} queries and {m} keys: a window slides along one sequence, so both must be equally many. "
             "Use flash_attention with mask=sliding_window_mask(n, window, m)"
         )
-    if window < 1:
-        raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
-    window = min(operator.index(window), n)
+    window = min(whole(window, "window", most=math.inf), n)  # the query's own position counts
     side = min(max(window, 64), 256)  # of a tile: a few per block of queries cover its band
     return _attend(Q, K, V, scale, Plan((side, side), (0 if causal else 1 - window, window - 1)))
 
 
 @explained
 def block_sparse_attention(
-    Q: TensorLike, K: TensorLike, V: TensorLike, block_mask: Any, block_size: int, *, scale: float | None = None
+    Q: TensorLike,
+    K: TensorLike,
+    V: TensorLike,
+    block_mask: ArrayLike,
+    block_size: int,
+    *,
+    scale: float | Tensor | None = None,
 ) -> Tensor:
     """Attention between listed blocks of queries and keys only: the cost is that of the blocks listed.
 
@@ -82,12 +91,10 @@ def block_sparse_attention(
     """
     Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
     *lead, n, m = scores_shape(Q, K, V)
-    block_size = operator.index(block_size)
-    blocks = np.array(block_mask)  # a copy: the way back reads it again
+    block_size = whole(block_size, "block_size", most=math.inf)
+    blocks = array(block_mask, "block_mask").copy()  # the way back reads it again
     if blocks.dtype != bool:
         raise TypeError(f"block_mask is {blocks.dtype}, not boolean (True = may attend): use block_mask.astype(bool)")
-    if block_size < 1:
-        raise ValueError(f"block_size {block_size}: a block has at least one position")
     wanted = (*lead, -(-n // block_size), -(-m // block_size))
     if blocks.ndim not in (2, len(wanted)) or not broadcasts(blocks.shape, wanted):
         raise ValueError(
@@ -108,4 +115,4 @@ def _attend(Q: Tensor, K: Tensor, V: Tensor, scale: Any, plan: Plan, *mask: Any)
         Q, scale = Q * scale, 1.0
     elif scale is None:
         scale = 1 / math.sqrt(Q.shape[-1] or 1)
-    return tiled(Q, K, V, *mask, plan=plan._replace(scale=float(scale)))
+    return tiled(Q, K, V, *mask, plan=plan._replace(scale=number(scale, "scale")))

@@ -13,12 +13,13 @@ from ..graph import Tensor, as_tensor
 from ..masks import broadcasts
 from ..modes import region
 from ..ops import concatenate, exp, expand_dims, masked_fill, where
-from ..values import Array
+from ..settings import array, told
+from ..values import Array, TensorLike
 
 CHUNK = 128
 
 
-def elu_plus_one(x: Any) -> Tensor:
+def elu_plus_one(x: TensorLike) -> Tensor:
     """φ(x) = x + 1 for x > 0, eˣ otherwise: positive, so that weights are."""
     x = as_tensor(x)
     positive = x > 0
@@ -27,13 +28,13 @@ def elu_plus_one(x: Any) -> Tensor:
 
 @region
 def linear_attention(
-    Q: Any,
-    K: Any,
-    V: Any,
+    Q: TensorLike,
+    K: TensorLike,
+    V: TensorLike,
     *,
     causal: bool = False,
-    feature_map: Callable[[Any], Any] = elu_plus_one,
-    key_mask: Any = None,
+    feature_map: Callable[[Tensor], Any] = elu_plus_one,
+    key_mask: TensorLike | None = None,
 ) -> Tensor:
     """Attention with weights φ(q)·φ(k) / Σ φ(q)·φ(k) in place of the softmax: time n + m (Katharopoulos et al. 2020).
 
@@ -51,14 +52,19 @@ def linear_attention(
     masked = None if key_mask is None else ~_key_mask(key_mask, (*lead, m))[..., None]  # (..., m, 1)
     if masked is not None:  # before φ, as a NaN there would spoil the gradient
         K, V = masked_fill(K, masked, 0.0), masked_fill(V, masked, 0.0)
-    q, k, v = _single(feature_map(Q)), _single(feature_map(K)), _single(_with_ones(V))
+    q, k, v = _features(feature_map, Q), _features(feature_map, K), _single(_with_ones(V))
     if masked is not None:
         k = masked_fill(k, masked, 0.0)
     return _normalised(_prefix_product(q, k, v, m - n) if causal else q @ (k.mT @ v), V.dtype)
 
 
 def linear_attention_step(
-    q: Any, k: Any, v: Any, state: Any = None, *, feature_map: Callable[[Any], Any] = elu_plus_one
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    state: TensorLike | None = None,
+    *,
+    feature_map: Callable[[Tensor], Any] = elu_plus_one,
 ) -> tuple[Tensor, Tensor]:
     """Causal linear attention as a recurrent network: one position, and a state of fixed size.
 
@@ -66,11 +72,25 @@ def linear_attention_step(
 
     q, k (..., dk), v (..., dv), state (..., f, dv + 1) or None at the start -> (out (..., dv), state).
     """
-    v = as_tensor(v)
-    new = _single(expand_dims(feature_map(k), -1)) * _single(expand_dims(_with_ones(v), -2))  # (..., f, dv + 1)
+    q, k, v = as_tensor(q), as_tensor(k), as_tensor(v)
+    if not (q.ndim and k.ndim and v.ndim) or q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q {q.shape}, k {k.shape}, v {v.shape}: each is one vector, and q and k are equally long")
+    new = expand_dims(_features(feature_map, k), -1) * expand_dims(_single(_with_ones(v)), -2)  # (..., f, dv + 1)
+    if state is not None and (shape := as_tensor(state).shape)[-2:] != new.shape[-2:]:
+        raise ValueError(f"state {shape}: of these keys and values it ends in {new.shape[-2:]}. None starts a new one")
     state = new if state is None else state + new
-    out = _normalised(_single(expand_dims(feature_map(q), -2)) @ state, v.dtype)  # (..., 1, f) @ (..., f, dv + 1)
+    out = _normalised(expand_dims(_features(feature_map, q), -2) @ state, v.dtype)  # (..., 1, f) @ (..., f, dv + 1)
     return out[..., 0, :], state
+
+
+def _features(feature_map: Callable[[Tensor], Any], x: Tensor) -> Tensor:
+    """φ(x): for each vector of x a vector of features."""
+    if not callable(feature_map):
+        raise TypeError(f"feature_map = {told(feature_map)} is no function: it makes features (..., f) of (..., dk)")
+    features = as_tensor(feature_map(x))
+    if features.shape[:-1] != x.shape[:-1]:
+        raise ValueError(f"feature_map made {features.shape} of {x.shape}: only the last axis may get another length")
+    return _single(features)
 
 
 def _with_ones(v: Tensor) -> Tensor:
@@ -91,7 +111,7 @@ def _single(x: Tensor) -> Tensor:
 
 
 def _key_mask(key_mask: Any, shape: tuple[int, ...]) -> Array:
-    mask: Array = key_mask.numpy() if isinstance(key_mask, Tensor) else np.asarray(key_mask)
+    mask: Array = array(key_mask, "key_mask")
     if mask.dtype != bool:
         raise TypeError(f"key_mask is {mask.dtype}, not boolean (True = may attend): use key_mask.astype(bool)")
     if not mask.ndim or not broadcasts(mask.shape, shape):

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..values import Array
+from ..settings import generator, whole
+from ..values import Array, Rng
 
 
 def local_blocks(n: int, reach: int = 1) -> Array:
     """(n, n) booleans: each block and its `reach` neighbours on either side."""
-    I = np.arange(n)
-    mask: Array = abs(I[:, None] - I) <= reach
+    I = np.arange(whole(n, "n", 0))
+    mask: Array = abs(I[:, None] - I) <= whole(reach, "reach", 0)
     return mask
 
 
 def global_blocks(n: int, count: int = 1) -> Array:
     """(n, n) booleans: the first `count` blocks attend to all, and all to them."""
-    I = np.arange(n)
+    I, count = np.arange(whole(n, "n", 0)), whole(count, "count", 0)
     mask: Array = (I[:, None] < count) | (count > I)
     return mask
 
 
-def random_blocks(n: int, count: int, rng: np.random.Generator) -> Array:
+def random_blocks(n: int, count: int, rng: Rng) -> Array:
     """(n, n) booleans: `count` random blocks in each row."""
-    mask: Array = rng.permuted(np.broadcast_to(np.arange(n) < count, (n, n)), axis=1)
+    row = np.arange(whole(n, "n", 0)) < whole(count, "count", 0)
+    mask: Array = generator(rng).permuted(np.broadcast_to(row, (n, n)), axis=1)
     return mask
 
 
@@ -32,6 +34,6 @@ def longformer_blocks(n: int, reach: int = 1, count: int = 1) -> Array:
     return local_blocks(n, reach) | global_blocks(n, count)
 
 
-def bigbird_blocks(n: int, rng: np.random.Generator, reach: int = 1, count: int = 1, random: int = 3) -> Array:
+def bigbird_blocks(n: int, rng: Rng, reach: int = 1, count: int = 1, random: int = 3) -> Array:
     """Local, global and random blocks (BigBird, Zaheer et al. 2020): random links keep paths short."""
     return longformer_blocks(n, reach, count) | random_blocks(n, random, rng)
