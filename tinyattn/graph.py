@@ -136,10 +136,10 @@ def grad(
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     path = way(output, inputs)
     refusals.not_on_the_way(output, () if materialize_grads else inputs, path)
-    found: dict[Tensor, Any] = {t: np.zeros(t.shape, t.dtype) for t in inputs}
-    found |= {t: g for t, g in walk(output, grad_output, path, retain_graph, create_graph) if t in found}
-    given = {id(grad_output)}
-    return tuple(own(found[t], given) for t in inputs)
+    wanted, given = set(inputs), {id(grad_output)}
+    steps = walk(output, grad_output, path, retain_graph, create_graph)  # frees each g in its turn
+    found = {t: [own(g, given) for x in inputs if x is t] for t, g in steps if t in wanted}
+    return tuple(found[t].pop() if t in found else wrap(np.zeros(t.shape, t.dtype)) for t in inputs)
 
 
 def gradients(output: Tensor, gradient: Gradient = None) -> dict[Tensor, Array]:
