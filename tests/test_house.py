@@ -110,6 +110,7 @@ def test_the_formatter_is_not_fought():
 
 PUBLIC = {
     "tinyattn": """
+        clip cumsum dot expm1 flip log1p outer ravel repeat roll sign square std tile
         GradcheckError Microscope Tensor abs absolute add astype broadcast_to causal_mask concatenate cos cross_entropy
         divide
         draw_graph dropout einsum embedding erf exp expand_dims explain fused_attention gelu grad gradcheck

@@ -1,4 +1,4 @@
-"""Einstein's sum: a product of any number of operands, summed over the letters that the result does not have.
+"""Einstein's sum: a product of operands, summed over the letters that the result does not have; and two of its cases.
 
 Its derivative is an einsum again, so the rule is the op itself with other letters.
 """
@@ -13,10 +13,10 @@ import numpy as np
 
 from .calling import op
 from .face import NUMPY
-from .graph import Tensor
+from .graph import Tensor, as_tensor
 from .values import Array, TensorLike
 
-__all__ = ["einsum"]
+__all__ = ["dot", "einsum", "outer"]
 
 LETTERS = string.ascii_letters
 
@@ -77,4 +77,18 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     return _einsum(*operands, subscripts=",".join(terms) + "->" + result.replace("...", dots))
 
 
-NUMPY["einsum"] = einsum
+def dot(x: TensorLike, y: TensorLike) -> Tensor:
+    """Σ over the last axis of x and the last but one of y, as in NumPy: for vectors and matrices x @ y."""
+    x, y = as_tensor(x), as_tensor(y)
+    if not (x.ndim and y.ndim):
+        return x * y
+    rows, columns = LETTERS[: x.ndim - 1], LETTERS[x.ndim - 1 : x.ndim + y.ndim - 2]
+    return einsum(f"{rows}Z,{columns[:-1]}Z{columns[-1:]}->{rows}{columns}", x, y)
+
+
+def outer(x: TensorLike, y: TensorLike) -> Tensor:
+    """xᵢ yⱼ for all pairs of elements: (n,), (m,) -> (n, m)."""
+    return einsum("i,j->ij", as_tensor(x).reshape(-1), as_tensor(y).reshape(-1))
+
+
+NUMPY |= {"einsum": einsum, "dot": dot, "outer": outer}

@@ -20,7 +20,7 @@ def _table(text: str) -> dict[str, str]:
 
 
 TENSOR = _table("""
-view view_as reshape_as resize flatten ravel unflatten contiguous: write t.reshape(shape); -1 stands for what is left
+view view_as reshape_as resize unflatten contiguous: write t.reshape(shape); -1 stands for what is left
 permute: write t.transpose((0, 2, 1)), with all axes in their new order
 unsqueeze: write ta.expand_dims(t, axis), or t[None]
 numel nelement: write t.size
@@ -28,12 +28,11 @@ dim ndimension: write t.ndim
 t mt adjoint H mH: write t.T for a matrix, t.mT for the last two axes
 movedim moveaxis: write t.transpose(axes), or t.swapaxes(i, j)
 expand expand_as: write ta.broadcast_to(t, shape)
-matmul mm bmm mv dot inner: write t @ u
+matmul mm bmm mv inner: write t @ u
 add sub subtract mul multiply div divide true_divide neg negative: write t + u, t - u, t * u, t / u, -t
 pow power square: write t ** 2
 exp2 rsqrt reciprocal: write 2.0 ** t, t ** -0.5, 1 / t
 norm: write ta.sqrt((t * t).sum())
-std: write ta.sqrt(t.var(axis))
 cat concat: write ta.concatenate([t, u], axis)
 stack: write ta.stack([t, u], axis)
 chunk split: write ta.split(t, sections, axis)
@@ -41,7 +40,7 @@ gather index_select take take_along_axis select narrow: write t[index], with ind
 masked_select: write t[mask]
 argmax argmin argsort: write np.argmax(t, axis), which needs no gradient; so for argmin and argsort
 sort topk: write t[np.argsort(t)]
-clamp clip: write ta.minimum(ta.maximum(t, low), high)
+clamp: write t.clip(low, high)
 clone copy deepcopy: write +t, the same values as a new node of the graph; or copy.deepcopy(t), a leaf of its own
 requires_grad_: write t.requires_grad = True, or ta.Tensor(data, requires_grad=True)
 is_leaf grad_fn: print(t) says "leaf", or which op it is from; ta.draw_graph(t) shows the graph
@@ -63,16 +62,15 @@ randn rand randint randperm normal bernoulli multinomial: write ta.Tensor(np.ran
 manual_seed seed random: write rng = np.random.default_rng(0), and hand it over: rng=rng
 cat concat hstack vstack: write ta.concatenate([x, y], axis)
 unsqueeze: write ta.expand_dims(x, axis), or x[None]
-view flatten ravel: write ta.reshape(x, shape); -1 stands for what is left
+view flatten: write ta.reshape(x, shape); -1 stands for what is left
 permute movedim moveaxis: write ta.transpose(x, axes), with all axes in their new order
 numel size shape ndim: write x.size, x.shape, x.ndim
 chunk: write ta.split(x, sections, axis)
-mm bmm mv dot inner addmm: write x @ y
-tensordot outer bilinear: write ta.einsum("i,j->ij", x, y)
-mul div sub neg pow rsqrt square: write x * y, x / y, x - y, -x, x ** 2
+mm bmm mv inner addmm: write x @ y
+tensordot bilinear: write ta.einsum("i,j->ij", x, y)
+mul div sub neg pow rsqrt: write x * y, x / y, x - y, -x, x ** 2
 norm: write ta.sqrt((x * x).sum())
-std: write ta.sqrt(ta.var(x, axis))
-clamp clip: write ta.minimum(ta.maximum(x, low), high)
+clamp: write ta.clip(x, low, high)
 silu swish: write x * ta.sigmoid(x)
 mse_loss l1_loss: write ((x - y) ** 2).mean(), or ta.abs(x - y).mean()
 nll_loss CrossEntropyLoss binary_cross_entropy: write ta.cross_entropy(logits, targets), which takes the logits

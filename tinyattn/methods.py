@@ -22,6 +22,22 @@ class Reduction(Protocol[T]):
     def __call__(self, axis: Axis = None, keepdims: bool = False) -> T: ...
 
 
+class Spread(Protocol[T]):
+    def __call__(self, axis: Axis = None, keepdims: bool = False, ddof: int = 0) -> T: ...
+
+
+class Along(Protocol[T]):
+    def __call__(self, axis: int | None = None) -> T: ...
+
+
+class Clip(Protocol[T]):
+    def __call__(self, a_min: TensorLike | None = None, a_max: TensorLike | None = None) -> T: ...
+
+
+class Repeat(Protocol[T]):
+    def __call__(self, repeats: int | Sequence[int], axis: int | None = None) -> T: ...
+
+
 class AlongAxis(Protocol[T]):
     def __call__(self, axis: Axis = -1) -> T: ...
 
@@ -88,9 +104,13 @@ class Methods(Values):
     maximum: Binary[Self]
     minimum: Binary[Self]
     masked_fill: Fill[Self]
+    clip: Clip[Self]
+    dot: Binary[Self]
     sum: Reduction[Self]
     mean: Reduction[Self]
-    var: Reduction[Self]
+    var: Spread[Self]
+    std: Spread[Self]
+    cumsum: Along[Self]
     max: Reduction[Self]
     min: Reduction[Self]
     prod: Reduction[Self]
@@ -98,6 +118,9 @@ class Methods(Values):
     softmax: AlongAxis[Self]
     log_softmax: AlongAxis[Self]
     astype: Cast[Self]
+    flatten: Unary[Self]
+    ravel: Unary[Self]
+    repeat: Repeat[Self]
     reshape: Shaped[Self]
     broadcast_to: Shaped[Self]
     transpose: Reordered[Self]

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from .calling import on, op
+from .einsum import dot
 from .face import NUMPY
 from .graph import Tensor, as_tensor
 from .habits import explained
@@ -59,7 +60,7 @@ def divide(x: Array, y: Array) -> Value:
 
 @op(
     lambda g, out, x, y: g * y * x ** _less_one(x, y),
-    lambda g, out, x, y: g * out * np.log(np.where((out == 0) | _both_zero(x, y), 1.0, x)),
+    lambda g, out, x, y: g * out * np.log(np.where((out == 0) | (x == 0) & (y == 0), 1.0, x)),
     wide=True,
 )
 def power(x: Array, y: Array) -> Value:
@@ -67,15 +68,11 @@ def power(x: Array, y: Array) -> Value:
     return np.power(x, y)
 
 
-def _both_zero(x: Any, y: Any) -> Any:
-    return (x == 0) & (y == 0)
-
-
 def _less_one(x: Any, y: Any) -> Any:
     """y - 1; but 1 where x = y = 0: there dx = g · 0 · x is 0, where x^-1 would make it NaN."""
     if isinstance(y, (int, float)) and y:
         return y - 1  # stays a Python number, which leaves float32 at float32
-    zero = _both_zero(x, y)
+    zero = (x == 0) & (y == 0)
     return np.where(zero, 1.0, y - 1) if np.any(zero) else y - 1
 
 
@@ -134,6 +131,30 @@ def log(x: Array) -> Value:
 def sqrt(x: Array) -> Value:
     """√x.   dx = g / (2 √x): infinite at 0. For a length, √(x·x + ε) has a gradient at 0; √(x·x) has NaN."""
     return np.sqrt(x)
+
+
+@op(lambda g, out, x: g / (1 + x))
+def log1p(x: Array) -> Value:
+    """log(1 + x), exact where x is small.   dx = g / (1 + x)"""
+    return np.log1p(x)
+
+
+@op(lambda g, out, x: g * (out + 1))
+def expm1(x: Array) -> Value:
+    """eˣ - 1, exact where x is small.   dx = g · eˣ"""
+    return np.expm1(x)
+
+
+@op(lambda g, out, x: 2 * g * x)
+def square(x: Array) -> Value:
+    """x².   dx = 2 g · x"""
+    return np.square(x)
+
+
+@op(lambda g, out, x: np.where(False, g, 0.0))
+def sign(x: Array) -> Value:
+    """1, 0 or -1.   dx = 0"""
+    return np.sign(x)
 
 
 @op(lambda g, out, x: g * np.cos(x))
@@ -221,6 +242,13 @@ def masked_fill(x: Array, mask: Array, value: Array) -> Value:
     return np.where(mask, value, x)
 
 
+def clip(x: TensorLike, a_min: TensorLike | None = None, a_max: TensorLike | None = None) -> Tensor:
+    """x, held between two bounds (None: no bound).   dx = g where x is not beyond a bound; there the bound gets g"""
+    x = +as_tensor(x)
+    x = x if a_min is None else where(x < a_min, a_min, x)
+    return x if a_max is None else where(x > a_max, a_max, x)
+
+
 # --- reductions --------------------------------------------------------------------------------------
 
 
@@ -239,16 +267,21 @@ def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     return np.divide(np.sum(x, axis, keepdims=keepdims), _count(x, axis))
 
 
-@op(
-    lambda g, out, x, axis, keepdims: (
-        _expand(g, x, axis, keepdims) * (2 / _count(x, axis)) * (x - np.mean(x, axis, keepdims=True))
-    ),
-    wide=True,
-)
-def var(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
-    """Σ (x - mean)² / N over axis.   dx = g · 2 (x - mean) / N"""
-    deviation = x - on(x, mean)(x, axis, keepdims=True)
-    return on(x, mean)(deviation * deviation, axis, keepdims)
+def _spread(g: Any, x: Any, axis: Axis, keepdims: bool, ddof: int) -> Any:
+    return _expand(g, x, axis, keepdims) * (2 / _count(x, axis, ddof)) * (x - np.mean(x, axis, keepdims=True))
+
+
+@op(lambda g, out, x, **how: _spread(g, x, **how), wide=True)
+def var(x: Array, axis: Axis = None, keepdims: bool = False, ddof: int = 0) -> Value:
+    """Σ (x - mean)² / (N - ddof) over axis.   dx = g · 2 (x - mean) / (N - ddof)"""
+    deviation = x - np.divide(np.sum(x, axis, keepdims=True), _count(x, axis))
+    return np.divide(np.sum(deviation * deviation, axis, keepdims=keepdims), _count(x, axis, ddof))
+
+
+@op(lambda g, out, x, **how: _spread(g / np.where(out == 0, np.inf, 2 * out), x, **how), wide=True)
+def std(x: Array, axis: Axis = None, keepdims: bool = False, ddof: int = 0) -> Value:
+    """√var over axis.   dx = g · (x - mean) / ((N - ddof) · std)  (0 where all are equal)"""
+    return np.sqrt(on(x, var)(x, axis, keepdims, ddof))
 
 
 @op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims) * _ties(out, x, axis, keepdims))
@@ -279,6 +312,16 @@ def prod(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return last.reshape(_kept_shape(x, axis)) if keepdims else last
 
 
+@op(lambda g, out, x, axis: np.flip(np.cumsum(np.flip(g, axis), axis), axis), wide=True)
+def _cumsum(x: Array, axis: int) -> Value:
+    return np.cumsum(x, axis)
+
+
+def cumsum(x: TensorLike, axis: int | None = None) -> Tensor:
+    """yᵢ = x₀ + … + xᵢ along axis (None: flattened first).   dxᵢ = gᵢ + gᵢ₊₁ + …"""
+    return _cumsum(ravel(x), 0) if axis is None else _cumsum(x, axis)
+
+
 def _axes(x: Any, axis: Axis) -> tuple[int, ...]:
     """axis as counted from the front."""
     if axis is None or not _rank(x):
@@ -297,9 +340,9 @@ def _expand(g: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
     return g if keepdims else g.reshape(_kept_shape(x, axis))
 
 
-def _count(x: Any, axis: Axis) -> float:
-    """How many elements a reduction over axis takes together; NaN for none, as there is no mean of nothing."""
-    return math.prod(np.shape(x)[a] for a in _axes(x, axis)) or math.nan
+def _count(x: Any, axis: Axis, ddof: int = 0) -> float:
+    """How many elements a reduction over axis takes together, less ddof; NaN for none: there is no mean of nothing."""
+    return builtins.max(math.prod(np.shape(x)[a] for a in _axes(x, axis)) - ddof, 0) or math.nan
 
 
 def _ties(out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
@@ -365,6 +408,23 @@ def _top(x: Array, axis: Axis) -> Value:
 def reshape(x: Array, shape: int | Shape) -> Value:
     """The same elements in another shape; one length may be -1.   dx = g, reshaped back"""
     return np.reshape(x, shape)
+
+
+def ravel(x: TensorLike) -> Tensor:
+    """All elements along one axis.   dx = g, reshaped back"""
+    return reshape(x, -1)
+
+
+@op(lambda g, out, x, axis: np.flip(g, axis))
+def flip(x: Array, axis: Axis = None) -> Value:
+    """Axes (None: all) in the opposite order.   dx = g, turned back"""
+    return np.flip(x, axis)
+
+
+@op(lambda g, out, x, shift, axis: np.roll(g, np.negative(shift), axis))
+def roll(x: Array, shift: int | Shape, axis: Axis = None) -> Value:
+    """Elements moved by shift along axis, from the end back to the start (None: flattened).   dx = g, moved back"""
+    return np.roll(x, shift, axis)
 
 
 @op(lambda g, out, x, axes: g.transpose(None if axes is None else _inverse(axes, x.ndim)))
@@ -486,6 +546,26 @@ def stack(arrays: Sequence[TensorLike], axis: int = 0) -> Tensor:
 
 
 @explained
+def _take(x: TensorLike, index: Any, axis: int) -> Tensor:
+    return _indexed(x, (*(slice(None),) * axis, index))
+
+
+def repeat(x: TensorLike, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+    """Each element several times in a row, along axis (None: flattened first).   dx = Σ g over the copies"""
+    x = ravel(x) if axis is None else as_tensor(x)
+    axis = np.lib.array_utils.normalize_axis_index(axis or 0, x.ndim)
+    return _take(x, np.repeat(np.arange(x.shape[axis]), repeats), axis)
+
+
+def tile(x: TensorLike, reps: int | Sequence[int]) -> Tensor:
+    """The whole several times along each axis, as in NumPy.   dx = Σ g over the copies"""
+    x, times = as_tensor(x), (reps,) if isinstance(reps, int) else tuple(reps)
+    x = reshape(x, (1,) * (len(times) - x.ndim) + x.shape)
+    for axis, n in enumerate(times, x.ndim - len(times)):
+        x = _take(x, np.tile(np.arange(x.shape[axis]), n), axis)
+    return x
+
+
 def split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """x cut along axis into equal sections, or at the given positions: views by getitem."""
     x = as_tensor(x)
@@ -504,8 +584,7 @@ def split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> list[T
 
 abs = absolute
 
-# Public is what this file defines without an underscore: ta.f, and what np.f does with a Tensor. The list `Methods`
-# (methods.py) says what is a method besides.
+# Public is what has no underscore: as ta.f, and as what np.f does with a Tensor. Methods: the list in methods.py.
 _public = {n: f for n, f in globals().items() if n[0] != "_" and getattr(f, "__module__", None) == __name__}
 NUMPY.update(_public)
 globals()["__all__"] = list(_public)  # not plainly, for type checkers know the public names better without it
@@ -524,6 +603,8 @@ _special: dict[str, Any] = {
     "transpose": lambda self, *axes: transpose(self, axes[0] if len(axes) == 1 else axes or None),
     "T": property(transpose, doc="All axes reversed."),
     "mT": property(_mT, doc=_mT.__doc__),
+    "flatten": ravel,
+    "dot": dot,
     "__getitem__": _indexed,
     "__neg__": negative,
     "__pos__": positive,
