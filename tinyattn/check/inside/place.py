@@ -124,7 +124,7 @@ def told(finding: Finding, record: dict[str, Any], look: Look) -> None:
         here["needed"] = record["needed"]
         here |= {key: np.array(record[key]) for key in ("yours", "right") if key in record and record["shown"]}
         mended = f"# {where(finding).lower()}: {record['instead']}, in the place of {finding.text}"
-        finding.solution = f"{mended}\n{finding.solution}".rstrip()
+        finding.solution = f"{finding.solution}\n{mended}".strip()
         if finding.id in UNEXPLAINED:
             finding.message = here["says"]
     finding.evidence = {**finding.evidence, "here": here}

@@ -9,7 +9,7 @@ import numpy as np
 from ..known import mutants
 from ..known.mutants import BY_ID, Edit
 from ..known.probes import ARGUMENTS, Limits, Probe
-from ..known.reference import Affine
+from ..known.reference import Affine, Array
 from .outcome import TOLERANCE, Arrays, Record, close, evaluate, finite, matches, read, shapes
 from .properties import TEXTS
 
@@ -102,7 +102,6 @@ class Case:
         severity: str = "bug",
         *,
         message: str = "",
-        expected: Arrays | None = None,
         **values: Any,
     ) -> None:
         """Add a finding, once: a mutant by its id, or a property by the key of its text."""
@@ -123,36 +122,13 @@ class Case:
         else:
             words = TEXTS[text]
         message = message or words[0].format(**values)
-        evidence = self.evidence(probe, expected) if probe else {}
+        evidence = self.evidence(probe) if probe else {}
         self.findings.append(Finding(id, severity, self.function, message, *words[1:], evidence, solution))
 
-    def evidence(self, probe: Probe, expected: Arrays | None) -> dict[str, Any]:
+    def evidence(self, probe: Probe) -> dict[str, Any]:
         """The input, the learner's answer and the right one."""
         outcome = self.learner[probe.name]
         told: dict[str, Any] = {"input": probe.name, "arguments": shown(self.kind, probe.args)}
-        right = expected or self.right[probe.name]
+        right = self.right[probe.name]
         if "printed" in outcome.record:
             told["printed"] = outcome.record["printed"]
-        if outcome.arrays is None:
-            told["problem"] = outcome.problem
-        elif right is not None:
-            names = {3: ("dQ", "dK", "dV"), 4: ("dX", "dWq", "dWk", "dWv")}.get(len(right), ("output",))
-            told["yours"], told["right"] = dict(zip(names, outcome.arrays)), dict(zip(names, right))
-        return told
-
-
-def shown(kind: str, args: tuple[Any, ...]) -> dict[str, Any]:
-    """The arguments of a call by name, without those that only repeat another or say nothing."""
-    told: dict[str, Any] = {}
-    for name, value in zip(ARGUMENTS[mutants.base_kind(kind)], args):
-        if isinstance(value, Affine):
-            told |= {name: value.weight, name.replace("W", "b"): value.bias}
-        elif kind.startswith("attention_layer") and (
-            any(value is other for other in told.values())
-            or (name.startswith("num") and value == 1)
-            or (name == "Wo" and np.array_equal(value, np.eye(len(value))))
-        ):
-            continue
-        else:
-            told[name] = value
-    return told

@@ -15,7 +15,7 @@ from .case import Case, Finding
 from .causal import causal
 from .explain import formulas, position
 from .extremes import dtypes, fills, large, leading_axes, small_print
-from .outcome import Outcome, Record
+from .outcome import Outcome, Record, close
 from .unknown import stateful, unknown, unknown_mask
 
 
@@ -74,6 +74,7 @@ def formula(case: Case, plain: list[Probe], masked: list[Probe], batch: list[Pro
     else:
         if with_mask is None:
             unknown_mask(case, masked)
+        elsewhere(case, with_mask is not None)
         large(case)
         leading_axes(case, batch)
         if with_mask is not None:
@@ -108,7 +109,7 @@ def wrong_type(case: Case, plain: list[Probe]) -> bool:
     outcomes = [case.learner[p.name] for p in plain]
     if any(o.record.get("lifted") for o in outcomes):
         case.tell("property-needs-batch", severity="note")
-    if any(o.swapped for o in outcomes):
+    if any(o.swapped for o in outcomes) and all(_swapped(o) for o in outcomes):
         case.tell("property-return-order")
         return True
     for probe, outcome in zip(plain, outcomes):
@@ -128,6 +129,27 @@ def wrong_type(case: Case, plain: list[Probe]) -> bool:
         if outcome.dtype not in ("", "float64", "float32"):
             case.tell("property-dtype", probe, dtype=outcome.dtype)
     return False
+
+
+def _swapped(outcome: Outcome) -> bool:
+    """Whether an answer may be (weights, out): it is, or its two halves have one shape."""
+    if outcome.swapped or outcome.arrays is None or outcome.weights is None:
+        return True
+    return outcome.arrays[0].shape == outcome.weights.shape
+
+
+def elsewhere(case: Case, with_masks: bool) -> None:
+    """Where the formula is found, the calls that come in pairs and the other kinds of arrays follow it too."""
+    for probe in case.group("pair", "float32", "read-only"):
+        yours, wanted = case.learner[probe.name].arrays, case.expected(probe)
+        masked = len(probe.args) > 3 and str(getattr(probe.args[-1], "dtype", "")) == "bool"
+        if wanted is None:
+            continue
+        if case.raised(probe):
+            if probe.group == "float32":
+                case.tell("property-elsewhere/raises", probe, input=probe.name, problem=case.problem(probe))
+        elif yours and wanted and (with_masks or not masked) and not close(yours, wanted, 1e-3):
+            case.tell("property-elsewhere", probe, input=probe.name)
 
 
 def inputs(case: Case) -> None:

@@ -42,7 +42,8 @@ def describe(value: Record) -> str:
 
 def at_line(record: Record) -> str:
     """The exception of a call, with the learner's own line."""
-    where = f" (line {record['line']}: `{record['code']}`)" if "line" in record else ""
+    code = f": `{record['code']}`" if record.get("code") else ""
+    where = f" (line {record['line']}{code})" if "line" in record else ""
     message = record["message"].split("\n")[0]
     return f"{record['error']}: {message[:100]}{'…' * (len(message) > 100)}{where}"
 

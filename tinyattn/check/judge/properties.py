@@ -49,6 +49,21 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         "Something is kept between calls. What is its key?",
         CAUSAL,
     ),
+    "property-elsewhere": (
+        'On the input "{input}" the answer is wrong, though the formula is right on all ordinary ones.',
+        "What is different about this input: its numbers' type, or whether it may be written to?",
+        SCORE,
+    ),
+    "property-elsewhere/raises": (
+        'The input "{input}" makes it raise {problem}.',
+        "Does a line ask for one type of numbers?",
+        SCORE,
+    ),
+    "property-own-attention": (
+        "It calls tinyattn's own attention: that it agrees with tinyattn proves nothing.",
+        "Write the four steps yourself: score, scale, normalise, weighted sum.",
+        SCORE,
+    ),
     "property-stale-mask/size": (
         "A second length fails: {problem}. Something is kept from the first call, of the first call's size.",
         "What does the second call find that the first one left: a mask, a shape, a cache?",

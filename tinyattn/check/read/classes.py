@@ -187,19 +187,22 @@ def own_weights(instance: Any) -> dict[tuple[Any, ...], tuple[str | None, int | 
     return {path: (*meaning(path), tuple(value.shape)) for path, value, _, _ in slots(instance)}
 
 
-def by_order(found: dict[tuple[Any, ...], tuple[str | None, Any]]) -> dict[tuple[Any, ...], str]:
-    """The roles of three or four weights (and as many biases) whose names tell nothing: their order tells."""
-    named: dict[tuple[Any, ...], str] = {}
+def by_order(found: dict[tuple[Any, ...], tuple[str | None, Any]]) -> dict[tuple[Any, ...], tuple[str, int | None]]:
+    """The roles (and heads) of weights whose names tell nothing: their order tells, in all or within each head."""
+    named: dict[tuple[Any, ...], tuple[str, int | None]] = {}
     known = {r for r, _ in found.values() if r}
     for rank, letter in ((2, "W_"), (1, "b_")):
         left = [path for path, (r, shape) in found.items() if r is None and len(shape) == rank]
-        if known & {"W_q", "W_qkv"} and letter + "o" not in known and len(left) == 1:
-            named[left[0]] = letter + "o"  # the one that is left
-    if not any(r and r.startswith("W_") for r, _ in found.values()):
-        for rank, letter in ((2, "W_"), (1, "b_")):
-            nameless = [path for path, (r, shape) in found.items() if r is None and len(shape) == rank]
-            if len(nameless) in (3, 4):
-                named |= {path: letter + which for path, which in zip(nameless, "qkvo")}
+        heads: dict[int | None, list[tuple[Any, ...]]] = {}
+        for path in left:
+            heads.setdefault(meaning(path)[1], []).append(path)
+        if known & {"W_q", "W_qkv"}:
+            if letter + "o" not in known and len(left) == 1:
+                named[left[0]] = letter + "o", None  # the one that is left
+        elif len(left) in (3, 4):
+            named |= {path: (letter + which, None) for path, which in zip(left, "qkvo")}
+        elif all(len(paths) == 3 for paths in heads.values()):
+            named |= {p: (letter + w, head) for head, paths in heads.items() for p, w in zip(paths, "qkv")}
     return named
 
 
@@ -208,7 +211,7 @@ def give_weights(instance: Any, form: Form, values: Values) -> None:
     found = list(slots(instance))
     told: dict[tuple[Any, ...], tuple[str | None, int | None]] = {path: meaning(path) for path, *_ in found}
     shapes = {path: (told[path][0], tuple(value.shape)) for path, value, *_ in found}
-    told |= {path: (given, None) for path, given in by_order(shapes).items()}
+    told |= by_order(shapes)
     for path, value, put, linear in found:
         name, head = told[path]
         if name is None:

@@ -300,7 +300,7 @@ def programs(
 def _roles(instance: Any) -> set[str]:
     found = own_weights(instance)
     named = by_order({path: (r, shape) for path, (r, _, shape) in found.items()})
-    return ({r for r, _, _ in found.values() if r} | set(named.values())) & set(PARAMETERS)
+    return ({r for r, _, _ in found.values() if r} | {r for r, _ in named.values()}) & set(PARAMETERS)
 
 
 def _held(target: type, program: Program, holds: Callable[[Limits, str], set[str] | None]) -> set[str]:

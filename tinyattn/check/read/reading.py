@@ -90,6 +90,8 @@ def _named(path: Path, count: int, i: int) -> bool:
 def meanings(program: Program, kind: str | None) -> Iterator[tuple[str, list[Parameter]]]:
     """Kinds and the roles of the arguments under them, the likeliest first."""
     ps = list(program.parameters)
+    if sum(p.required for p in ps) >= 3 and not {p.role for p in ps} & {"Q", "K", "V", "X", "dO"}:
+        ps = [replace(p, role=None) if len(p.name) == 1 else p for p in ps]  # a, b, c say nothing
     taken = [p.role for p in ps]
     if "X" in taken and any(r in PARAMETERS or r == "params" for r in taken):
         ps = [replace(p, role="heads") if plain(p.name) == "h" and p is not ps[0] else p for p in ps]

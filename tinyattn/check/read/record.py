@@ -4,6 +4,7 @@ import contextlib
 import io
 import linecache
 import os
+import re
 import signal
 import traceback
 import warnings
@@ -18,7 +19,8 @@ LARGEST = 1_000_000  # numbers in one array; a learner's bigger one is recorded 
 
 def describe(error: BaseException, files: tuple[str, ...]) -> dict[str, Any]:
     """The exception in words, with the last line of the learner's own text that it passed through."""
-    told: dict[str, Any] = {"error": type(error).__name__, "message": str(error)[:500]}
+    said = re.sub(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", "·", str(error))
+    told: dict[str, Any] = {"error": type(error).__name__, "message": said[:500]}
     if isinstance(error, SyntaxError) and error.lineno:
         return {**told, "message": error.msg, "line": error.lineno, "code": (error.text or "").strip()}
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]

@@ -1,6 +1,7 @@
 """The child's work on a file or a function: find what is to be checked, read its form, make every call."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -106,6 +107,8 @@ def study(
                 write({"place": {"number": number, **found}} if found else {"begin": "the next look"})
             break
         forms.append(form)
+        if _borrowed(program, text):
+            form.notes.append(("property-own-attention", {}))
         write(
             {
                 "function": form.label,
@@ -121,6 +124,20 @@ def study(
     for pair in pairs(forms):
         write(pair)
     write({"end": True})
+
+
+def _borrowed(program: Program, text: Text | None) -> bool:
+    """Whether the program calls tinyattn's attention, or is it."""
+    own = any(str(getattr(root, "__module__", "")).startswith("tinyattn") for root in program.roots)
+    code = text.code.lower() if text else program.words
+    called = re.search(r"scaled_dot_product_attention|multiheadattention|flash_attention|efficient|reference", code)
+    return own or bool("tinyattn" in code and called and _IMPORTED.search(code))
+
+
+_IMPORTED = re.compile(
+    r"from tinyattn[\w.]* import [^\n]*(attention|reference|efficient|nn)"
+    r"|\b(ta|tinyattn)\.(nn|efficient|scaled_dot|check)"
+)
 
 
 def _blocked(form: Form, forms: list[Form], program: Program) -> bool | None:
