@@ -230,7 +230,8 @@ def test_live_functions_classes_and_instances():
 def test_kind_says_what_cannot_be_read(tmp_path):
     file = write(
         tmp_path,
-        "from numpy import exp\ndef f(a):\n    e = exp(a - a.max(-1)[..., None])\n    return e / e.sum(-1)[..., None]\n",
+        "import numpy as np\ndef f(a):\n    e = np.exp(a - a.max(-1)[..., None])\n"
+        "    return e / e.sum(-1)[..., None]\n",
     )
     assert command("check", f"{file}:f", "--kind", "softmax").returncode == 0
 
