@@ -132,3 +132,31 @@ class Case:
         right = self.right[probe.name]
         if "printed" in outcome.record:
             told["printed"] = outcome.record["printed"]
+        if outcome.arrays is None:
+            told["problem"] = outcome.problem
+        elif right is not None:
+            names = {3: ("dQ", "dK", "dV"), 4: ("dX", "dWq", "dWk", "dWv")}.get(len(right), ("output",))
+            told["yours"], told["right"] = dict(zip(names, outcome.arrays)), dict(zip(names, map(zeros, right)))
+        return told
+
+
+def zeros(array: Array) -> Array:
+    """A row that may attend to nothing is NaN by the formula, and 0 by what is right here."""
+    return np.where(np.isnan(array), 0.0, array)
+
+
+def shown(kind: str, args: tuple[Any, ...]) -> dict[str, Any]:
+    """The arguments of a call by name, without those that only repeat another or say nothing."""
+    told: dict[str, Any] = {}
+    for name, value in zip(ARGUMENTS[mutants.base_kind(kind)], args):
+        if isinstance(value, Affine):
+            told |= {name: value.weight, name.replace("W", "b"): value.bias}
+        elif kind.startswith("attention_layer") and (
+            any(value is other for other in told.values())
+            or (name.startswith("num") and value == 1)
+            or (name == "Wo" and np.array_equal(value, np.eye(len(value))))
+        ):
+            continue
+        else:
+            told[name] = value
+    return told
