@@ -182,7 +182,7 @@ class _Drawing:
         if len(box.steps) > 1:
             sizes = [typical(g) for g in gradients_of(box)]
             alive = [size for size in sizes if size]
-            ends = f"{min(alive):.1e} … {max(alive):.1e}" if alive else "0"
+            ends = " … ".join(dict.fromkeys(f"{f(alive):.1e}" for f in (min, max))) if alive else "0"
             return [f"grad {ends}{self.beyond(min(alive, default=1))}"] if sizes else []
         if slope is None or not slope.size:
             return []
@@ -271,7 +271,7 @@ def _beside(folded: Folded, names: dict[Box, str]) -> dict[Box, list[str]]:
     for first, second in zip(folded.edges, folded.edges[1:]):
         a, b = first.start, second.start
         product = first.step is second.step and first.step.op == "matmul" and a is not b and a.frames == b.frames
-        if product and a.step.node and b.step.node and not (_behind(a.step, b.step) or _behind(b.step, a.step)):
+        if product and a.step.needs and b.step.needs and not (_behind(a.step, b.step) or _behind(b.step, a.step)):
             later = max(a, b, key=folded.boxes.index)
             lines.setdefault(later, []).append(f"{{rank=same; {names[a]} -> {names[b]} [style=invis]}}")
     return lines

@@ -17,10 +17,10 @@ ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": r"\\"})
 
 
 def gradients_of(box: Box) -> list[Array]:
-    """The gradients that a box stands for: those of its parameters, if it has some."""
-    found = [step for step in box.steps if step.slope is not None and step.slope.size and not step.rounding]
-    found = found or [step for step in box.steps if step.slope is not None and step.slope.size]
-    return [step.slope for step in [s for s in found if s.path] or found if step.slope is not None]
+    """The gradients that a box stands for: those of a closed one's parameters; if it has none, of what it computes."""
+    own = [step for step in box.steps if step.path] if box.frame else box.steps
+    found = [step for step in own or [box.step] if step.slope is not None and step.slope.size]
+    return [step.slope for step in [s for s in found if not s.rounding] or found if step.slope is not None]
 
 
 def title(frame: Frame, count: int) -> str:
