@@ -7,7 +7,6 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from PIL import Image  # which matplotlib needs as well
 
 import tinyattn as ta
 from tinyattn import pretrained
@@ -74,6 +73,8 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER", help="for pictures (default out/)")
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
+    from PIL import Image  # matplotlib needs it as well
+
     for picture in PICTURES:
         path = out / f"gallery_{picture.__name__}.png"
         picture(path)
