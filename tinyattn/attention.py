@@ -44,6 +44,7 @@ def scaled_dot_product_attention(
     A NaN in a key or value that nobody may attend is harmless; in one that somebody attends it reaches every row,
     as 0 · NaN is NaN.
     """
+    dropout = number(dropout, "dropout", 0, 1)
     Q, K, V, scale, allowed, bias = _prepare(Q, K, V, scale, mask)
     half = Q.dtype == K.dtype == V.dtype == np.float16
     if half:  # scores may leave its range before they are scaled: in float32, and rounded at the end
@@ -142,7 +143,7 @@ def fused_attention(
     It cannot show its steps in a graph. With a float mask, one with more leading axes than Q Kᵀ, a Tensor as scale,
     return_weights or dropout the steps are taken after all.
     """
-    if not (return_weights or dropout or isinstance(scale, Tensor)):
+    if number(dropout, "dropout", 0, 1) == 0 and not (return_weights or isinstance(scale, Tensor)):
         q, k, v, factor, allowed, bias = _prepare(Q, K, V, scale, mask)
         leading = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
         if bias is None and (allowed is None or np.broadcast_shapes(allowed.shape[:-2], leading) == leading):

@@ -17,7 +17,7 @@ from .graph import Tensor, as_tensor
 from .habits import explained
 from .modes import region
 from .ops import _flat, log_softmax, mean, sqrt, tanh, var
-from .settings import LARGEST, generator, integers, number, told, whole
+from .settings import LARGEST, flag, generator, integers, number, told, whole
 from .values import Array, Rng, TensorLike
 
 __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm", "linear", "rms_norm", "rotary"]
@@ -110,7 +110,7 @@ def dropout(x: TensorLike, p: float, training: bool = True, rng: Rng = None) -> 
     (Srivastava et al. 2014.) Nothing happens unless training. rng: a seed or generator, to get the same ones again.
     """
     p, t = number(p, "the probability p", 0, 1), floating(x)
-    if not training or p == 0:
+    if p == 0 or not flag(training, "training"):
         return t
     keep = generator(rng).random(t.shape) >= p
     dropped: Tensor = t * (keep / (1 - p) if p < 1 else keep).astype(t.dtype)

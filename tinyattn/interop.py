@@ -102,7 +102,7 @@ def mask_from_mha(attn_mask: Mask = None, key_padding_mask: Mask = None, *, num_
     num_heads, given = whole(num_heads, "num_heads"), []
     if attn_mask is not None:
         mask = _mask(attn_mask, "attn_mask", "True = may not attend")
-        if mask.ndim not in (2, 3) or (mask.ndim == 3 and len(mask) % num_heads):
+        if mask.ndim not in (2, 3) or (mask.ndim == 3 and (len(mask) % num_heads or not mask.size)):
             raise ValueError(
                 f"attn_mask of shape {mask.shape} for num_heads = {num_heads}: it is (n, m), or (B · num_heads, n, m)"
             )
@@ -168,7 +168,7 @@ def mask_from_flash(n: int, m: int, *, causal: bool = False, window_size: tuple[
     Both count from the query's own position, i + m - n: bottom-right, as ours. A window W of `sliding_window_mask`
     is (W - 1, 0).
     """
-    if np.shape(window_size) != (2,):
+    if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
         raise TypeError(
             f"window_size = {told(window_size)}: two numbers are needed, of keys to the left and to the right"
         )

@@ -58,7 +58,7 @@ def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, An
     Raises TypeError for integers, ValueError for a float mask of 0s and 1s and for a shape that does not fit.
     """
     if callable(mask):
-        raise TypeError(f"mask is a function, not what it returns: call it, as in {mask.__name__}(n)")
+        raise TypeError(f"mask is a function, not what it returns: call it, as in {getattr(mask, '__name__', 'it')}(n)")
     if not isinstance(mask, Tensor):
         mask = array(mask, "mask")
     if mask.ndim not in (1, 2, len(shape)) or not broadcasts(mask.shape, shape):

@@ -98,7 +98,7 @@ def _leaves(params: Any) -> list[Tensor]:
     """The tensors that training may change. TypeError for what can only be a mistake."""
     if hasattr(params, "parameters") or callable(params):
         raise TypeError(f"{told(params)} in place of parameters: pass module.parameters()")
-    if isinstance(params, Tensor) or not isinstance(params, Iterable):
+    if isinstance(params, (Tensor, np.ndarray)) or not isinstance(params, Iterable):
         raise TypeError(f"{told(params)} in place of parameters: pass a list of tensors, [tensor] for one")
     leaves = list(params)
     for i, p in enumerate(leaves):
@@ -144,7 +144,7 @@ class Adam(Optimizer):
         self, params: Iterable[Tensor], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
     ) -> None:
         super().__init__(params, lr)
-        if np.shape(betas) != (2,):
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise TypeError(f"betas = {told(betas)}: two numbers are needed, the memories of the two running means")
         b1, b2 = (number(b, f"betas[{i}]", 0, 1, below=True) for i, b in enumerate(betas))
         self.betas, self.eps = (b1, b2), number(eps, "eps", 0)
@@ -188,7 +188,7 @@ def clip_grad_norm(params: Iterable[Tensor] | Tensor, max_norm: float) -> float:
     once. max_norm may be inf: then the norm is only measured.
     Raises ValueError where the norm is not finite: such a step would destroy the model.
     """
-    max_norm = math.inf if max_norm == math.inf else number(max_norm, "max_norm", 0)
+    max_norm = max_norm if isinstance(max_norm, float) and max_norm == math.inf else number(max_norm, "max_norm", 0)
     leaves = _leaves([params] if isinstance(params, Tensor) else params)
     given = [(p, p._grad._data) for p in dict.fromkeys(leaves) if p._grad is not None and p.requires_grad]
     norm = _norm([g for _, g in given])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-LARGEST = int(np.iinfo(np.intp).max)  # no array has more elements
+LARGEST = min(int(np.iinfo(np.intp).max), 1 << 44)  # more numbers than any memory that a program can address
 
 
 def whole(value: Any, name: str, least: int = 1, most: float = LARGEST) -> int:
@@ -30,6 +30,8 @@ def number(value: Any, name: str, low: float = -math.inf, high: float = math.inf
 
     below: high itself is not allowed.
     """
+    if value.__class__ is float and low <= value < high and abs(value) < math.inf:  # as nearly always
+        return value + 0.0  # not -0.0
     try:
         x = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -37,17 +39,28 @@ def number(value: Any, name: str, low: float = -math.inf, high: float = math.inf
     if math.isnan(x) and not isinstance(value, (float, np.floating)):
         raise TypeError(f"{name} = {told(value)} is not a number")
     if not (math.isfinite(x) and low <= x <= high) or (below and x == high):
-        bounds = [f"at least {low:g}"] * (low > -math.inf) + [f"{'below' if below else 'at most'} {high:g}"] * (
-            high < math.inf
-        )
+        bounds = [f"at least {low:g}"] if low > -math.inf else []
+        bounds += [f"{'below' if below else 'at most'} {high:g}"] if high < math.inf else []
         raise ValueError(f"{name} = {x!r}: it must be {' and '.join(bounds) or 'finite'}")
     return x
 
 
+def flag(value: Any, name: str) -> bool:
+    """bool(value). TypeError for what is neither true nor false, as an array of several numbers."""
+    try:
+        return bool(value)
+    except ValueError:
+        raise TypeError(f"{name} = {told(value)} is neither True nor False") from None
+
+
 def generator(rng: Any) -> np.random.Generator:
     """np.random.default_rng(rng): a generator as it is, one made of a seed, or for None one that nobody can repeat."""
+    random = np.random
+    known = (int, np.integer, random.Generator, random.BitGenerator, random.SeedSequence, random.RandomState)
     try:
-        return np.random.default_rng(rng)
+        if rng is not None and not isinstance(rng, known):
+            rng = integers(rng, "rng").tolist()  # NumPy may crash on other things: classes, matrices
+        return random.default_rng(rng)
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"rng = {told(rng)}: it must be what np.random.default_rng takes, None, a seed (a whole number of at "

@@ -12,9 +12,9 @@ from ..functional import rotary
 from ..graph import Tensor, as_tensor
 from ..masks import causal_mask
 from ..ops import expand_dims
-from ..settings import LARGEST, generator, number, whole
+from ..settings import LARGEST, array, generator, number, whole
 from ..values import Rng
-from .cache import KVCache
+from .cache import KVCache, checked
 from .layers import Linear
 from .module import Module, few
 
@@ -86,7 +86,7 @@ class MultiHeadAttention(Module):
     ) -> Any:
         x = as_tensor(x)
         source = x if context is None else as_tensor(context)  # what keys and values are made of
-        self._check(x, source, cross=context is not None, cache=cache)
+        self._check(x, source, cross=context is not None, cache=checked(cache))
         Q, K, V = self._project(x, source, 0 if cache is None else len(cache))
         if cache is not None:
             K, V = cache.join(self, K, V)  # (..., kv, m, dk), m now counts all tokens so far
@@ -111,7 +111,12 @@ class MultiHeadAttention(Module):
         group = self.num_heads // self.num_kv_heads
         if group > 1:  # queries (..., kv, group, n, dk) meet keys (..., kv, 1, m, dk)
             Q, K, V = _cut_heads(Q, group), expand_dims(K, -3), expand_dims(V, -3)
-            if mask is not None and np.ndim(mask) > 2:
+            mask = mask if mask is None or isinstance(mask, Tensor) else array(mask, "mask")
+            if mask is not None and mask.ndim > 2:
+                if mask.shape[-3] not in (1, self.num_heads):
+                    raise ValueError(
+                        f"mask of shape {mask.shape} for {self.num_heads} heads: (..., heads, n, m), or (n, m)"
+                    )
                 mask = _cut_heads(mask, group) if mask.shape[-3] > 1 else mask[..., None, :, :]
         options: dict[str, Any] = {} if mask is None else {"mask": mask}
         if self.training and self.dropout:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph import Tensor
 from ..ops import concatenate
-from ..settings import integers, told, whole
+from ..settings import array, integers, told, whole
 from ..values import Array
 
 __all__ = ["KVCache"]
@@ -51,7 +51,7 @@ class KVCache:
 
     def select(self, rows: Any) -> KVCache:
         """rows: integers, one per text of the new batch. Raises TypeError for others, IndexError outside the batch."""
-        text, rows = self._text, np.asarray(rows)
+        text, rows = self._text, array(rows, "rows")
         if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
             raise TypeError(f"rows = {told(rows)}: they are places in the batch, a list of integers")
         sizes = [K.shape[0] for K, _ in text.layers if K.ndim > 3] + [len(p) for p in (text.padding,) if p is not None]
@@ -105,13 +105,7 @@ class KVCache:
         if padding is not None:
             if self._text.tokens:
                 raise ValueError("padding lies left of a text: give it with the first piece, the cache remembers it")
-            padding = np.asarray(padding)
-            if padding.ndim != 1 or padding.dtype.kind not in "iu" or not ((padding >= 0) & (padding < tokens)).all():
-                raise ValueError(
-                    f"padding = {told(padding)}: it counts, for each text, the tokens on its left that are none, "
-                    f"whole numbers from 0 to {tokens - 1}"
-                )
-            self._ahead = self._ahead._replace(padding=padding.astype(np.intp))
+            self._ahead = self._ahead._replace(padding=left_padding(padding, tokens))
         self._ahead = self._ahead._replace(tokens=self._text.tokens + whole(tokens, "tokens", 0))
         return self._ahead.padding
 
@@ -141,6 +135,13 @@ class KVCache:
             K, V = concatenate([old_K, K], -2), concatenate([old_V, V], -2)
         self._ahead = ahead._replace(layers=(*ahead.layers, (K, V)), owners=(*ahead.owners, weakref.ref(layer)))
         return K, V
+
+
+def checked(cache: Any) -> KVCache | None:
+    """cache itself. TypeError for what is neither a cache nor None."""
+    if cache is not None and not isinstance(cache, KVCache):
+        raise TypeError(f"cache = {told(cache)}: it must be a KVCache, cache = ta.nn.KVCache(), or None")
+    return cache
 
 
 def left_padding(padding: Any, tokens: int) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from ..functional import dropout, embedding, gelu, layer_norm, linear, rms_norm
 from ..graph import Tensor, as_tensor
 from ..ops import sigmoid
-from ..settings import generator, number, whole
+from ..settings import generator, integers, number, whole
 from ..values import Array, Rng
 from .module import Module, parameter
 
@@ -157,14 +157,19 @@ class LearnedPositions(Module):
         learned, width = self.weight.shape
         if x.ndim < 2 or x.shape[-1] != width:
             raise ValueError(f"x of shape {x.shape}: positions are added to vectors, (..., length, {width})")
-        end = int(np.max(start, initial=0)) + x.shape[-2]
+        starts = integers(start, "start")
+        if starts.ndim > 1 or (starts.ndim and (x.ndim != 3 or len(starts) != len(x))):
+            raise ValueError(f"start of shape {starts.shape} for x {x.shape}: one position, or one for each text, (B,)")
+        if not starts.ndim:
+            start = whole(start, "start", 0)
+        end = int(np.max(starts, initial=0)) + x.shape[-2]
         if end > learned:
             raise IndexError(
                 f"position {end - 1} is asked for, but only {learned} positions, 0 … {learned - 1}, were "
                 f"learned: feed at most {learned} tokens, or clear() the cache"
             )
-        if np.ndim(start):
-            rows = embedding(np.maximum(np.asarray(start)[:, None] + np.arange(x.shape[-2]), 0), self.weight)
+        if starts.ndim:
+            rows = embedding(np.maximum(starts[:, None] + np.arange(x.shape[-2]), 0), self.weight)
         else:
             rows = self.weight[start:end]
         out: Tensor = x + rows

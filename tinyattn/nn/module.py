@@ -190,7 +190,11 @@ class Module:
 
     def astype(self, dtype: Any) -> Module:
         """Turn all parameters into another floating dtype, in place (float32 trains fastest); clears gradients."""
-        if np.dtype(dtype).kind != "f":
+        try:
+            kind = np.dtype(dtype).kind
+        except (TypeError, ValueError):
+            raise TypeError(f"dtype = {told(dtype)} is no dtype: use np.float32, np.float64 or np.float16") from None
+        if kind != "f":
             raise TypeError(f"parameters cannot become {np.dtype(dtype)}: gradients need a floating dtype")
         for p in self.parameters():
             p.grad = None

@@ -35,9 +35,14 @@ class RNN(Module):
         return tanh(x + self.state(h))
 
     def forward(self, x: Any, h: Any = None) -> Tensor:
+        x = as_tensor(x)
+        if x.ndim != 3:
+            raise ValueError(f"x of shape {x.shape}: a recurrent network reads (B, T, d_in); for one text use x[None]")
         projected = self.input(x)  # (B, T, d_in) -> (B, T, gates · d_hidden), all positions at once
         B, T, _ = projected.shape
         state = Tensor(np.zeros((B, self.state.weight.shape[1]), projected.dtype)) if h is None else as_tensor(h)
+        if state.shape != (B, self.state.weight.shape[1]):
+            raise ValueError(f"h of shape {state.shape}: it is the state before, {(B, self.state.weight.shape[1])}")
         states = []
         stride = math.isqrt(T) or 1  # cut in two stages: a slice's gradient is as large as what it was cut from
         for piece in split(projected, range(stride, T, stride), axis=1):

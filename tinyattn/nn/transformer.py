@@ -14,7 +14,7 @@ from ..modes import no_grad
 from ..settings import generator, integers, number, whole
 from ..values import Array, Rng
 from .attention import MultiHeadAttention
-from .cache import KVCache, left_padding
+from .cache import KVCache, checked, left_padding
 from .layers import Dropout, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear
 from .module import Module, resting
 
@@ -140,6 +140,7 @@ class GPT(Module):
         if ids.ndim != 2:
             raise ValueError(f"ids have shape {ids.shape}, but (batch, time) is needed; for one text use ids[None]")
         B, T = ids.shape
+        cache = checked(cache)
         start = 0 if cache is None else len(cache)
         if start + T > self.context:
             raise IndexError(
