@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import _demo
 import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,4 +60,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    _demo.run_program(main)

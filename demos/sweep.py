@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import _demo
+
 FOLDER = Path(__file__).parent
 DEMOS = sorted(p.stem for p in FOLDER.glob("*.py") if "\n    _demo.run(" in p.read_text(encoding="utf-8"))
 
@@ -73,4 +75,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    _demo.run_program(main)

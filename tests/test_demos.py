@@ -3,6 +3,7 @@
 A demo whose quick form takes more than some seconds has a line `SLOW = True`, and runs where TINYATTN_SLOW is set.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -80,3 +81,19 @@ def test_one_blas_thread_unless_the_user_has_chosen():
     environ = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
     assert subprocess.check_output([sys.executable, "-c", code], env=environ).strip() == b"1"
     assert run("-c", code, OPENBLAS_NUM_THREADS="2").stdout.strip() == "2"
+
+
+def test_a_sweep_counts_the_claims_and_ends_as_they_do(tmp_path):
+    done = run(FOLDER / "sweep.py", "--seeds", "3-4", "computation_graph")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 seeds     8 of    8 claims hold" in done.stdout
+
+
+def test_what_was_measured_goes_into_the_json(tmp_path):
+    path = tmp_path / "figures.json"
+    main = "lambda demo: [demo.claim('one', True), demo.measured('about {x:.1f}', x=1.25)]"
+    code = f"{IMPORT}; sys.argv[1:] = ['--seed', '3', '--json', {str(path)!r}]; _demo.run({main}, 'One.')"
+    assert run("-c", code).returncode == 0
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["measured"] == "about 1.2" and result["figures"] == {"x": 1.25}
+    assert result["claims"] == {"one": True} and result["seed"] == 3 and not result["quick"]
