@@ -112,8 +112,8 @@ def test_tuples_are_checked_each():
 
 
 def test_inputs_and_outputs_must_fit():
-    with pytest.raises(TypeError, match="input 1 is int64"):
-        ta.gradcheck(lambda x, y: x, [X, np.array([1, 2])])
+    with pytest.raises(TypeError, match="input 0 is int64"):
+        ta.gradcheck(lambda x: x, np.array([1, 2]))
     with pytest.raises(TypeError, match="returned ndarray"):
         ta.gradcheck(lambda x: x.numpy(), X)
 
@@ -132,3 +132,41 @@ def test_large_inputs_are_sampled_and_it_is_said():
     picked = np.sort(np.random.default_rng(0).choice(5000, 100, replace=False))
     rest = np.isin(np.arange(5000), picked, invert=True)
     assert "random direction" in message(broken(np.tanh, lambda g, out, x: g * (1 - out * out) + rest), x)
+
+
+@pytest.mark.parametrize("error", [1e-3, 5e-4, 1e-4, 3e-5])
+@pytest.mark.parametrize("formula", [np.exp, np.tanh, np.sin])
+def test_a_rule_that_is_slightly_wrong_is_caught(formula, error):
+    slope = {np.exp: lambda x: np.exp(x), np.tanh: lambda x: 1 - np.tanh(x) ** 2, np.sin: np.cos}[formula]
+    text = message(broken(formula, lambda g, out, x: g * slope(x) * (1 + error)), X)
+    assert "close, and not equal" in text
+    assert "factor 1" not in text
+    assert "kink" not in text
+    assert ta.gradcheck(broken(formula, lambda g, out, x: g * slope(x)), X)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_coarse_floats_inside_are_named_also_where_the_output_is_float64(dtype):
+    def f(x):
+        return (ta.exp(x).astype(dtype) * 3).astype(np.float64)
+
+    assert ta.gradcheck(f, X)
+    off = 0.1 if dtype is np.float32 else 2  # float16's differences show no more
+    wrong = broken(np.exp, lambda g, out, x: g * out * (1 + off * x))
+    text = message(lambda x: (wrong(x).astype(dtype) * 3).astype(np.float64), X)
+    assert np.dtype(dtype).name in text
+    assert "kink" not in text
+
+
+def test_what_is_no_float_is_left_alone_beside_floats():
+    ids, mask = np.array([2, 0, 2]), np.array([True, False, True])
+
+    def f(table, ids, mask):
+        assert ids.dtype == int
+        assert mask.dtype == bool
+        return ta.where(mask[:, None], ta.embedding(ids, table), 0.0)
+
+    assert ta.gradcheck(f, [X, ids, mask])
+    assert ta.gradgradcheck(lambda x, k: x**k, [X, 3])
+    wrong = broken(np.sin, lambda g, out, x: g)
+    assert "gradient of input 1" in message(lambda ids, x: wrong(x[ids]), [ids, np.ones((3, 2))])
