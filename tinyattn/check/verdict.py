@@ -9,6 +9,7 @@ import numpy as np
 from .inside import place
 from .judge.case import Finding, shown
 from .judge.diagnose import diagnose, examine
+from .judge.lines import points
 from .judge.outcome import at_line, close, evaluate
 from .judge.properties import TEXTS
 from .known.probes import Limits, Probe, probes, within
@@ -26,6 +27,9 @@ def report_on(run: Run, function: str | None = None, again: Again | None = None)
     for name, kind in run.kinds.items():
         findings += _judged(run, name, kind, again)
     findings += [told for pair in run.pairs if (told := _pair(run, pair, findings))]
+    for finding in findings:
+        if finding.severity == "bug" and finding.line is None:
+            points(finding, run.parts)
     if not run.kinds:
         findings.append(_nothing_found(run, function))
     written = [f for f in findings if f.id != "error-not-written"]

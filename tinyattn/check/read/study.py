@@ -33,7 +33,7 @@ def study_file(path: str, wanted: str | None, kind: str | None, write: Write, lo
         write({"load": describe(error, (path,))})
         return
     found = Found(text)
-    write({"functions": list(found.defined), "said": {}})
+    write({"functions": list(found.defined), "said": {}, "parts": [[part.cell, part.code] for part in text.parts]})
     names = [wanted] if wanted else found.choose()
     chosen = [program for name in names for program in found.program(name)]
     if not chosen and not wanted:
@@ -175,7 +175,7 @@ def pairs(forms: list[Form]) -> Iterator[dict[str, Any]]:
 
 def calls(form: Form, files: tuple[str, ...]) -> Iterator[tuple[Probe, Callable[[], dict[str, Any]]]]:
     """Every call that the form allows, to be made one by one."""
-    for probe in planned(form.kind, form.limits, form.mask.values):
+    for probe in planned(form.kind, form.limits, form.mask):
 
         def told(probe: Probe = probe) -> dict[str, Any]:
             return call(form, probe, files)
@@ -183,9 +183,10 @@ def calls(form: Form, files: tuple[str, ...]) -> Iterator[tuple[Probe, Callable[
         yield probe, told
 
 
-def planned(kind: str, limits: Limits, values: str = "bool") -> list[Probe]:
+def planned(kind: str, limits: Limits, mask: MaskForm) -> list[Probe]:
     """The probes of a form; float masks are for those that take boolean ones."""
-    return [p for p in within(kind, limits) if p.group not in ("float-mask", "divides") or values == "bool"]
+    own = mask.values == "bool" and not mask.blocked
+    return [p for p in within(kind, limits) if p.group != "float-mask" or own]
 
 
 def call(form: Form, probe: Probe, files: tuple[str, ...]) -> dict[str, Any]:

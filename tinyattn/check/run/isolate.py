@@ -42,6 +42,7 @@ class Run:
     forms: dict[str, dict[str, Any]] = field(default_factory=dict)  # per function what was read off it
     places: list[dict[str, Any]] = field(default_factory=list)  # what was found inside
     pairs: list[dict[str, Any]] = field(default_factory=list)  # a mask function and an attention, together
+    parts: list[tuple[int | None, str]] = field(default_factory=list)  # the text, a cell at a time
     load: dict[str, Any] | None = None
     broke: dict[str, Any] | None = None  # how the child ended, if not by itself
 
@@ -79,6 +80,7 @@ def _read(lines: list[str], ended: str | None) -> Run:
             run.load, finished = record["load"], True
         elif "functions" in record:
             run.functions, run.said = record["functions"], record["said"]
+            run.parts = [(cell, code) for cell, code in record.get("parts", [])]
         finished = finished or "end" in record
     if not finished:
         run.broke = {"function": name, "probe": begun, "how": ended or "it ended the process"}
