@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tinyattn as ta
+from tinyattn.calling import op
 from tinyattn.draw.steps import collect, rules, slopes
 
 
@@ -101,6 +102,16 @@ def test_a_small_gradient_is_no_rounding(dtype):
     slopes(steps, ends)
     assert [step.rounding for step in steps if step.name == "shift"] == [True]
     assert sum(step.rounding for step in steps) == (1 if dtype == np.float64 else 2)  # and where it is cast
+
+
+def test_an_op_without_source_and_an_empty_tensor_are_told_as_well():
+    space = {"op": op}
+    exec("@op(lambda g, out, x: g * 2)\ndef twice(x):\n    '''2 x.   dx = 2 g'''\n    return x * 2", space)
+    x, empty = leaf(3, name="x"), ta.Tensor(np.ones((0, 3)), requires_grad=True, name="empty")
+    _, second, _ = entries(ta.sum(space["twice"](x)))
+    assert second[:2] == ["2. twice(x)", "2 x. dx = 2 g"]
+    assert re.fullmatch(r"dx: \(3,\), norm 3\.46", second[-1])
+    assert entries(ta.sum(empty * 2.0))[-1] == ["The leaves", "dempty: (0, 3), norm 0"]
 
 
 def test_loops_are_told_once():

@@ -70,7 +70,9 @@ def _entry(box: Box, number: str, names: dict[Step, str], readers: int, first: f
         if share is None:
             continue
         name, argument = f"d{_name(x, names)}", f"d{step.argument(i)}"
-        rule = f" = {argument}" * (name != argument) + (f" = {written[argument]}" if argument in written else "")
+        rule = f" = {argument}" * (argument not in ("d", name)) + (
+            f" = {written[argument]}" if argument in written else ""
+        )
         marks = [*_marks(x, share, first), *_fall(step.slope, share)]
         lines.append([(space + name, ""), (rule, "cyan"), (f": {_size(share)}", ""), *marks])
     return lines
@@ -83,7 +85,9 @@ def _size(g: Array) -> str:
 
 def _marks(step: Step, g: Array, first: float) -> Line:
     """What is to be said of a gradient."""
-    size, zeros = typical(g), float(np.mean(g == 0)) if g.size else 0.0
+    if not g.size:
+        return []
+    size, zeros = typical(g), float(np.mean(g == 0))
     if not np.isfinite(g).all():
         return [("   ← not finite", "bold red")]
     if zeros == 1:

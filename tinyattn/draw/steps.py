@@ -271,7 +271,12 @@ def slopes(steps: Sequence[Step], outputs: Sequence[Step], gradient: Any = None)
     for step, g in _walk(steps, start, lambda g: g):
         step.slope = g
     kept = [(step, step.shares) for step in steps]
-    for step, g in _walk(steps, start, lambda g: g * (1 + 16 * np.finfo(g.dtype).eps * rng.choice([-1, 1], g.shape))):
+
+    def shaken(g: Array) -> Array:
+        change = 16 * np.finfo(g.dtype).eps * rng.choice([-1, 1], g.shape)
+        return np.asarray(g * (1 + change), g.dtype)
+
+    for step, g in _walk(steps, start, shaken):
         assert step.slope is not None
         with np.errstate(all="ignore"):
             change, size = np.linalg.norm(g - step.slope), np.linalg.norm(step.slope)
@@ -313,13 +318,17 @@ def typical(slope: Array) -> float:
 @functools.cache
 def _definition(op: Any) -> tuple[str, list[str], list[str]]:
     """(the docstring, the names of the inputs, the rules' source) of an op."""
-    inputs = list(inspect.signature(op.forward).parameters)
-    if op.pull:
-        return inspect.getdoc(op.forward) or "", inputs, [" ".join((inspect.getdoc(op.pull) or "").split())]
-    source = textwrap.dedent(inspect.getsource(inspect.unwrap(op.forward)))
+    try:
+        inputs = list(inspect.signature(op.forward).parameters)
+        if op.pull:
+            return inspect.getdoc(op.forward) or "", inputs, [" ".join((inspect.getdoc(op.pull) or "").split())]
+        source = textwrap.dedent(inspect.getsource(inspect.unwrap(op.forward)))
+    except (ValueError, TypeError, OSError):  # an op of somebody's own, without source: typed in, or made of a ufunc
+        return inspect.getdoc(op.forward) or "", [], []
     definition = ast.parse(source).body[0]
     written = []
-    for call in getattr(definition, "decorator_list", []):
+    own = isinstance(definition, ast.FunctionDef) and definition.name == op.forward.__name__
+    for call in definition.decorator_list if isinstance(definition, ast.FunctionDef) and own else []:
         for rule in [*call.args, *(k.value for k in call.keywords)] if isinstance(call, ast.Call) else []:
             body = rule.body if isinstance(rule, ast.Lambda) else rule
             written.append(" ".join((ast.get_source_segment(source, body) or "").split()))
