@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from learners.corpus import programs
 
+from tinyattn.check import check_file
 from tinyattn.check.inside import place, repair
 from tinyattn.check.inside.live import Program
 from tinyattn.check.inside.rewrite import HOOK, rewritten
@@ -376,3 +377,20 @@ def test_the_place_where_an_input_is_overwritten():
     args = tuple(np.ones((2, 3)) for _ in range(3))
     assert repair.watch(names[SDPA], Program([names[SDPA]]), args)["line"] == 4
     assert repair.watch(names[SDPA], Program([]), args) is None
+
+
+# What is said
+
+
+def test_a_finding_has_its_place_in_json_and_the_replacing_text_only_in_the_solution(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(f"import numpy as np\n{HEAD}    s = Q @ K.T / np.sqrt(K.shape[-1])\n{TAIL[:-2]}K\n")
+    report = check_file(file)
+    (finding,) = report.to_json()["findings"][:1]
+    assert (finding["line"], finding["text"], finding["cell"]) == (7, "K", None)
+    assert finding["column"] == 48
+    assert finding["evidence"]["here"]["needed"] == "V"
+    assert "line 7: V, in the place of K" in finding["solution"]
+    text = repr(report)
+    assert "`K`: with V here, your own code gives the right output." in text
+    assert "in the place of" not in text

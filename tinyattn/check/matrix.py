@@ -1,13 +1,18 @@
 """What a test proves: every mutant against every probe, all measured."""
 
+import linecache
+import zlib
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
 
+from .inside import place
+from .inside.repair import look_inside
 from .judge.case import Finding
-from .judge.diagnose import diagnose
-from .judge.outcome import close, evaluate
-from .known import mutants
+from .judge.diagnose import diagnose, examine
+from .judge.outcome import Arrays, close, evaluate
+from .known import mutants, reference
 from .known.mutants import MUTANTS, Edit, Mutant, lines_named
 from .known.probes import ARGUMENTS, BATCHED, Probe, probes
 from .run import child
@@ -35,10 +40,15 @@ def applies(mutant: Mutant, kind: str) -> bool:
     return bool(edit.keys() & named) and not masked
 
 
+def _written(mutant: Mutant) -> Edit:
+    """Its first edit, with a number where one is due."""
+    return {name: text.replace(mutants.FILL, "-10.0") for name, text in mutant.edits[0].items()}
+
+
 def home(mutant: Mutant) -> tuple[str, Edit]:
     """The first function in which a mistake can be made, and its edit with a number where one is due."""
     kind = next(kind for kind in ARGUMENTS if applies(mutant, kind))
-    return kind, {name: text.replace(mutants.FILL, "-10.0") for name, text in mutant.edits[0].items()}
+    return kind, _written(mutant)
 
 
 def records(kind: str, edit: Edit) -> dict[str, dict[str, Any]]:
@@ -80,8 +90,55 @@ def lessons_asserts(kind: str, edit: Edit) -> tuple[bool, bool]:
     return not np.allclose(weights.sum(axis=-1), 1), not np.allclose(np.triu(weights, 1), 0)
 
 
-def markdown() -> str:
-    """The kill matrix as Markdown: one table per function, a legend under each."""
+def pointed(kind: str, edit: Edit, seconds: float = 20.0) -> bool:
+    """Whether looking inside leads to the line that was edited, or one beside it."""
+    text, right = mutants.source(kind, (edit,)) or "", mutants.source(kind) or ""
+    wrong, lines = text.splitlines(), set[int]()
+    for tag, _, _, start, end in SequenceMatcher(None, right.splitlines(), wrong, autojunk=False).get_opcodes():
+        lines |= set(range(start, max(end, start + 1) + 1)) if tag != "equal" else set()
+    file = f"<{kind}, {len(text)}, {zlib.crc32(text.encode())}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    names: dict[str, Any] = {**vars(reference), mutants.FILL: -10.0}
+    exec(compile(text, file, "exec"), names)
+    function = names[kind]
+    case = examine(kind, kind, probes(kind), records(kind, edit))
+    found = place.looks(case)
+    if not found:
+        return False
+
+    def call(*args: Any) -> Arrays:
+        value = function(*args)
+        return value if isinstance(value, tuple) else (np.asarray(value),)
+
+    told = look_inside(call, [function], found[0][1] | {"seconds": seconds})
+    return told is not None and any(abs(told["line"] - line) <= 1 for line in lines)
+
+
+def places() -> dict[tuple[str, str], bool]:
+    """For each mistake of the tables, whether its line is found."""
+    found = {}
+    for kind in ARGUMENTS:
+        for mutant in (m for m in MUTANTS if m.severity == "bug" and applies(m, kind)):
+            if kind not in (home(mutant)[0], "causal_mask"):
+                continue
+            found[kind, mutant.id] = pointed(kind, _written(mutant))
+    return found
+
+
+def third(found: dict[tuple[str, str], bool]) -> list[str]:
+    """What is said of the lines that are found."""
+    lines = ["## Where it is", "", "How often the line is found (or one beside it) by looking inside:", ""]
+    lines += ["| function | lines found | not found |", "|---|---|---|"]
+    for kind in dict.fromkeys(kind for kind, _ in found):
+        mine = {id: hit for (k, id), hit in found.items() if k == kind}
+        misses = ", ".join(id for id, hit in mine.items() if not hit) or "–"
+        lines.append(f"| {kind} | {sum(mine.values())} of {len(mine)} | {misses} |")
+    return [*lines, ""]
+
+
+def markdown(where: dict[tuple[str, str], bool] | None = None) -> str:
+    """The kill matrix as Markdown: one table per function, a legend under each; and where the mistakes are
+    found, which takes a minute, unless that is known already."""
     lines = [
         "# The kill matrix",
         "",
@@ -107,7 +164,7 @@ def markdown() -> str:
             "|---" * (len(columns) + 5) + "|",
         ]
         for mutant in table:
-            edit = {name: text.replace(mutants.FILL, "-10.0") for name, text in mutant.edits[0].items()}
+            edit = _written(mutant)
             asserts = lessons_asserts(kind, edit)
             made = records(kind, edit)
             found = diagnose(kind, kind, probes(kind), made)
@@ -123,6 +180,7 @@ def markdown() -> str:
                 total, let_through = total + 1, let_through + (not any(asserts))
         lines += ["", "; ".join(f"{i} {p.name}" for i, p in enumerate(columns, 1)) + ".", ""]
     lines += [f"The two asserts let {let_through} of these {total} wrong programs through.", ""]
+    lines += third(places() if where is None else where)
     return "\n".join(lines)
 
 

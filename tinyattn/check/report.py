@@ -3,6 +3,7 @@
 Text is built once, as lines of (text, style) pieces; `show` paints it with rich where that is installed.
 """
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -193,12 +194,14 @@ def place_lines(finding: Finding) -> list[Line]:
     lines: list[Line] = [[], [(f"     {at}   ", "dim"), (code[cut:], "bold")], [(marks, "red")]]
     if "says" in here and here["says"] != finding.message:
         lines += wrap(here["says"].partition(", ")[2] if not finding.cell else here["says"], "     ")
-    if "yours" in here:
-        title = finding.text if len(finding.text) <= 24 else "yours there"
-        pair = [block(f"your {title}" if title == finding.text else title, here["yours"], here["right"])]
-        pair.append(block("needed there", here["right"]))
+    if "yours" in here and np.ndim(here["yours"]) + np.ndim(here["right"]):
+        title = f"your {finding.text}" if len(finding.text) <= 24 else "yours there"
+        pair = [block(title, here["yours"], here["right"]), block("needed there", here["right"])]
         lines += [[], *([("     ", ""), *line] for line in beside(pair))]
-    return [*lines, []]
+    elif "yours" in here:
+        told = f"there: {number(float(here['yours']))}, needed: {number(float(here['right']))}"
+        lines += [[(f"     {told}", "")]] if not re.fullmatch("[−0-9.]+", here["needed"]) else []
+    return lines
 
 
 def report_lines(report: Report, solution: bool = False) -> list[Line]:

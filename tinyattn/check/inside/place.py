@@ -120,9 +120,10 @@ def told(finding: Finding, record: dict[str, Any], look: Look) -> None:
         gives = "this mistake is gone, the other one left as it is" if look["others"] else gives
         if len(finding.text.splitlines()) > 1:
             finding.text = finding.text.splitlines()[0] + " …"
-        here["says"] = f"{where(finding)}, `{finding.text}`: with {record['needed']} here, {gives}."
-        here["needed"] = record["needed"]
         here |= {key: np.array(record[key]) for key in ("yours", "right") if key in record and record["shown"]}
+        needed = record["needed"] + "," * ("," in record["needed"])
+        here["says"] = f"{where(finding)}, `{finding.text}`: with {needed} here, {gives}."
+        here["needed"] = record["needed"]
         mended = f"# {where(finding).lower()}: {record['instead']}, in the place of {finding.text}"
         finding.solution = f"{finding.solution}\n{mended}".strip()
         if finding.id in UNEXPLAINED:

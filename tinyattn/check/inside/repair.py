@@ -344,6 +344,7 @@ class Finder:
         if array.ndim > 1 and len(seen) > 1:
             for choice in range(3):
                 yield from self.kin((number,), choice)
+            yield from self.in_turn(number)
         yield from self.structure(number)
 
     def constant(self, number: int, sort: str, words: str, text: str, value: Any) -> Repair:
@@ -414,6 +415,22 @@ class Finder:
         leaf = isinstance(self.program.sites[number].node, (ast.Name, ast.Attribute))
         free = values[0].size == seen[0][0].size or (leaf and right.ndim > 1) or example.broken
         return values if free and shape and values[0].ndim and not shaped else None
+
+    def in_turn(self, number: int) -> Iterator[Repair]:
+        """The heads of Q, of K and of V, where one place makes all three."""
+        each = "the heads of {}, each with its own block of features{}"
+        named = {words: i for i, (words, *_) in enumerate(self.first.steps)}
+        for view in ("", ", transposed", ", the heads' axis moved"):
+            three = [named.get(each.format(name, view)) for name in "QKV"]
+            chosen = [i for i in three if i is not None]
+            if len(chosen) != 3 or len(self.first.record[number]) != 3:
+                continue
+
+            def changes(example: Example, chosen: list[int] = chosen) -> dict[int, Change]:
+                return {number: lambda k, old, _: like(old, example.steps[chosen[k]][2])}
+
+            text = self.first.steps[chosen[0]][1]
+            yield Repair((number,), "order", each.format("Q, K and V", view), text, changes, chosen[0])
 
     def structure(self, number: int) -> Iterator[Repair]:
         """A term left out, or another operator between the same two operands."""
