@@ -33,7 +33,6 @@ TYPED = [
     (T, "t.tolist()", "numpy"),
     (T, "t.add_(1)", "in place"),
     (T, "t.transposee()", "transpose"),
-    (T, "t.softMax()", "softmax"),
     (T, "t.backwards()", "backward"),
     (T, "t.concatenate([t])", r"ta\.concatenate"),
     (T + "(t * t).sum().backward(); ", "t.grad.zero_()", r"grad = None"),

@@ -13,6 +13,7 @@ from . import optim as optim
 from .attention import *
 from .draw import *
 from .einsum import *
+from .face import explain as _explain
 from .files import load as load
 from .files import save as save
 from .functional import *
@@ -32,6 +33,9 @@ _numpy.empty(2**25 - 2**14, _numpy.uint8)
 # What `from tinyattn import *` brings: all but the names that Python itself has, as sum and max.
 _public = [name for name in globals() if not name.startswith("_") and name not in ("Any", "annotations")] + ["check"]
 __all__ = [name for name in _public if not hasattr(_builtins, name)]
+
+
+_explain(_public)  # t.concatenate: it is ta.concatenate
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import html
 import operator
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,7 +33,35 @@ def counted() -> Any:
     return property(lambda self: Count(self._data.size))
 
 
-class Face(Methods):
+class Explained:
+    """A name that people bring along: no attribute, and the error says what to write here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, t: Any, kind: Any = None) -> Any:
+        raise habits.no_attribute("a Tensor", self.name, (), habits.TENSOR)
+
+
+class Elsewhere:
+    """The names in habits.py that a tensor does not have. (A __getattr__ would slow down what it does have.)"""
+
+    __slots__ = ()
+
+
+IN_PLACE = "abs_ add_ clamp_ copy_ div_ exp_ fill_ log_ mul_ neg_ normal_ pow_ relu_ sqrt_ sub_ tanh_ uniform_"
+
+
+def explain(names: Iterable[str]) -> None:
+    """Let the error for these names say what they are, unless a tensor has them."""
+    for name in names:
+        setattr(Elsewhere, name, Explained(name))
+
+
+explain([*habits.TENSOR, *IN_PLACE.split()])
+
+
+class Face(Methods, Elsewhere):
     """A tensor without its way back: values, a gradient, a name; printing, conversions and NumPy's protocols."""
 
     __slots__ = ("__weakref__", "_grad", "_needs", "_node", "name")
@@ -52,7 +80,10 @@ class Face(Methods):
     def _wrap(cls, array: Array, name: str | None = None) -> Self:
         """A constant around an array that is ours: no copy, no checks."""
         t = cls.__new__(cls)
-        t._data, t._lent, t._node, t._grad, t._needs, t.name = array, False, None, None, False, name
+        t._data = array
+        t._lent = t._needs = False
+        t._node = t._grad = None
+        t.name = name
         return t
 
     @classmethod
@@ -89,10 +120,8 @@ class Face(Methods):
     size: int = counted()
     dtype: np.dtype[Any] = of_array("dtype")
 
-    if not TYPE_CHECKING:  # who checks types sees the names that are there
-
-        def __getattr__(self, name: str) -> Any:
-            raise habits.no_attribute("a Tensor", name, dir(type(self)), habits.TENSOR)
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not isinstance(vars(Elsewhere).get(name), Explained)]
 
     def retain_grad(self) -> None:
         """Ask `backward()` to fill `.grad` of this computed tensor too (leaves always get theirs)."""

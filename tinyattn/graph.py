@@ -17,7 +17,7 @@ import numpy as np
 from . import refusals, values
 from .face import Face
 from .modes import current_region, recording, region
-from .values import HALF, Array, Gradient, Rule, clock, narrowed, numeric, widened
+from .values import HALF, Array, Gradient, Rule, clock, narrowed, numeric, unbroadcast, widened
 
 __all__ = ["Tensor", "grad", "gradients"]
 Flow: TypeAlias = "tuple[Tensor, Any]"  # (t, dL/dt), an array or, under create_graph, a Tensor
@@ -87,11 +87,15 @@ def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
     kept: list[Any] = []
     for x in inputs:
         if isinstance(x, Tensor):
-            record, lent = record or x._needs, lent or x._lent
-        elif not isinstance(x, (float, int)):  # Python's numbers stay what they are: they leave float32 at float32
-            x = numeric(x)
+            arrays.append(x._data)
+            if x._needs:
+                record = True
+            if x._lent:
+                lent = True
+        else:
+            x = x if isinstance(x, (float, int)) else numeric(x)  # Python's numbers leave float32 at float32
+            arrays.append(x)
         kept.append(x)
-        arrays.append(x._data if isinstance(x, Tensor) else x)
     record = record and recording.get()
     if lent and record:
         arrays = [x._locked() if isinstance(x, Tensor) else x for x in kept]
@@ -107,7 +111,8 @@ def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
         out = out.copy()  # a view of an array that somebody may write to
     result = wrap(out)
     if record:
-        refusals.not_a_float(out, op.name)
+        if out.dtype.kind != "f":
+            refusals.not_a_float(out, op.name)
         result._needs, result._node = True, Node(op, kept, (out, *arrays), extra, params)
     if result._needs or out.base is not None or out is arrays[0]:  # a graph, a view or the result itself shares values
         out.setflags(write=False)
@@ -152,7 +157,7 @@ def way(output: Tensor, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
     found, stack = {output}, [output]
     while stack:
         t = stack.pop()
-        if t._node is None or refusals.released(t, inputs or ()):
+        if t._node is None or (t._node.inputs is None and refusals.released(t, inputs or ())):
             continue
         for x in t._node.inputs or ():
             if isinstance(x, Tensor) and x._needs and x not in found:
@@ -163,8 +168,10 @@ def way(output: Tensor, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
         return path
     between = set(inputs)
     for t in path:
-        if t._node is not None and any(isinstance(x, Tensor) and x in between for x in t._node.inputs or ()):
-            between.add(t)
+        for x in (t._node and t._node.inputs) or ():
+            if isinstance(x, Tensor) and x in between:
+                between.add(t)
+                break
     return [t for t in path if t in between]
 
 
@@ -186,7 +193,7 @@ def walk(output: Tensor, gradient: Gradient, path: list[Tensor], retain: bool, c
         pairs = (backward if create else shares)(t, node, g, wanted)
         for x, dx in pairs:
             if dx.shape != x._data.shape or dx.dtype != x._data.dtype:
-                dx = unbroadcast(dx, x, node.op)
+                dx = unbroadcast(dx, x, node.op.name)
             total[x] = total[x] + dx if x in total else dx
         if pairs and not (retain or create):
             node.inputs, node.saved, node.extra = None, (), None
@@ -197,23 +204,17 @@ def shares(t: Tensor, node: Node, g: Any, wanted: set[Tensor]) -> list[Flow]:
     """(x, its share of g) for each input x of a node that is wanted."""
     op, inputs, params = node.op, node.inputs or (), node.params
     values = (t, *inputs) if isinstance(g, Tensor) else node.saved  # on Tensors, a rule records what it does
-    needs = [isinstance(x, Tensor) and x in wanted for x in inputs]
     if op.wide and t._data.dtype is HALF and not isinstance(g, Tensor):
         g, *values = widened([g, *values])
     if op.pull:
+        needs = [isinstance(x, Tensor) and x in wanted for x in inputs]
         pulled = op.pull(g, *values, extra=node.extra, needs=needs, **params)
         return [(x, dx) for x, dx, need in zip(inputs, pulled, needs) if need]
-    rules = [(x, rule or refusals.no_rule(x, op.name)) for x, rule, need in zip(inputs, op.rules, needs) if need]
-    return [(x, rule(g, *values, **params)) for x, rule in rules]
+    found = []
+    for x, rule in zip(inputs, op.rules):
+        if isinstance(x, Tensor) and x in wanted:
+            found.append((x, (rule or refusals.no_rule(x, op.name))(g, *values, **params)))
+    return found
 
 
 backward = region(shares, "backward")  # what rules record is drawn as one box
-
-
-def unbroadcast(g: Any, x: Tensor, op: Op) -> Any:
-    """Undo broadcasting: an element that was copied gets the sum of its copies' gradients. Keeps x's dtype."""
-    if g.shape != x.shape:
-        copied = tuple(i for i in range(g.ndim) if i < g.ndim - x.ndim or x.shape[i - g.ndim + x.ndim] == 1)
-        g = g.astype(np.float32) if g.dtype is HALF else g
-        g = refusals.wrong_share(g, g.sum(axis=copied, keepdims=True), x, op.name)
-    return g if g.dtype == x.dtype else g.astype(x.dtype)

@@ -102,3 +102,12 @@ def numeric(data: Any) -> Array:
             f"got {type(data).__name__}"
         )
     return array
+
+
+def unbroadcast(g: Any, x: Any, name: str) -> Any:
+    """Undo broadcasting: an element that was copied gets the sum of its copies' gradients. Keeps x's dtype."""
+    if g.shape != x.shape:
+        copied = tuple(i for i in range(g.ndim) if i < g.ndim - x.ndim or x.shape[i - g.ndim + x.ndim] == 1)
+        g = g.astype(np.float32) if g.dtype is HALF else g
+        g = refusals.wrong_share(g, g.sum(axis=copied, keepdims=True), x, name)
+    return g if g.dtype == x.dtype else g.astype(x.dtype)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import refusals, values
-from ..graph import Tensor, as_tensor, shares, unbroadcast, wrap
+from ..graph import Tensor, as_tensor, shares, wrap
 from ..nn import Module
 from ..values import Array
 
@@ -301,7 +301,7 @@ def _walk(steps: Sequence[Step], start: Any, seen: Callable[[Array], Array]) -> 
         for x, from_step in zip(step.node.inputs, step.inputs):
             dx = None
             if isinstance(x, Tensor) and x.requires_grad:
-                dx = unbroadcast(next(passed_on)[1], x, step.node.op)
+                dx = values.unbroadcast(next(passed_on)[1], x, step.node.op.name)
                 total[from_step] = total[from_step] + dx if from_step in total else dx
             step.shares.append(dx)
 
