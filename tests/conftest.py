@@ -17,3 +17,11 @@ def no_collector():
     gc.disable()
     yield
     gc.enable()
+
+
+SLOW = {"test_demos", "test_benchmarks", "test_check_diagnosis", "test_check_practice", "test_pyodide", "test_page"}
+
+
+def pytest_collection_modifyitems(items):
+    """The slowest files first: a process that got one of them last would end alone."""
+    items.sort(key=lambda item: item.path.stem not in SLOW)

@@ -15,7 +15,7 @@ from tinyattn.__main__ import run
 from tinyattn.text import PLAIN, printed
 
 ROOT = Path(__file__).resolve().parents[1]
-DEMOS = sorted(path for path in (ROOT / "demos").glob("[a-z]*.py"))
+DEMOS = sorted(path for path in (ROOT / "demos").glob("[a-z]*.py") if path.stem != "whole_idea")
 RIGHT = """import numpy as np
 
 def causal_mask(n):
