@@ -221,6 +221,11 @@ def sum_of_nothing_but_itself():
     np.testing.assert_array_equal(ta.grad(ta.sum(x, 0), x, g)[0].numpy(), np.stack([g, g]))
 
 
+def variance_over_n_less_one():
+    """What divides forward and back by the same wrong number has the right gradient of a wrong value."""
+    np.testing.assert_allclose(ta.var(FOUR, 0, ddof=1).numpy(), np.var(FOUR, 0, ddof=1))
+
+
 def rows_of_minus_infinity():
     x = ta.Tensor([[-np.inf, -np.inf], [0.0, -np.inf]], requires_grad=True)
     np.testing.assert_array_equal(ta.grad(ta.logsumexp(x, -1), x, [2.0, 3.0])[0].numpy(), [[0, 0], [3, 0]])
@@ -289,10 +294,13 @@ for name, f in {**test_ops.REDUCTIONS, "softmax": (ta.softmax,), "log_softmax": 
 for name in ("max", "min", "maximum", "minimum", "relu", "absolute"):
     CHECKS.setdefault(name, []).append(test_ops.test_kinks_and_ties_have_the_chosen_gradient)
 UNITS = units()
+CHECKS["sign"] = [check(lambda x: ta.sign(x) * x + x, test_ops.values((3, 4)))]
+CHECKS["var"].append(variance_over_n_less_one)
 CHECKS["sum"].append(sum_of_nothing_but_itself)
 CHECKS["logsumexp"].append(rows_of_minus_infinity)
 EQUIVALENT = {  # what survives, and why
     "ops._both_zero": ["negated: (x == 0) & (y == 0)", "doubled: (x == 0) & (y == 0)"],  # only its truth counts
+    "ops.sign, rule 0": [f"{what}: np.where(False, g, 0.0)" for what in ("negated", "doubled", "zeroed")],  # it is 0
     "ops._flat": ["negated: x.reshape(math.prod(x.shape[:-1]), x.shape[-1])"],  # it stands on both sides of a product
     "functional._linear, rule 2": ["factor dropped: np.ones(len(_flat(g)), g.dtype) @ _flat(g)"],  # walk sums as well
     "optim._norm": ["doubled: largest"],  # it is 0 or inf
