@@ -20,6 +20,7 @@ from .cache import KVCache
 __all__ = ["Module"]
 
 CONTAINERS = (list, tuple, deque, Mapping)
+SEARCHED = (*CONTAINERS, set, frozenset, np.ndarray)
 OWN = ("training", "_set_by_calls", "_listed")  # what Module itself keeps in a module
 
 
@@ -74,14 +75,20 @@ class Module:
     def _parts(self) -> Iterator[tuple[str, Tensor | Module]]:
         """The parameters and modules that this module itself holds, by name."""
         for name, value in list(vars(self).items()):
-            for path, part in _inside(name, value) if name not in OWN else ():
-                if isinstance(part, Module):
-                    yield path, part
-                elif part._node is None and name not in self._set_by_calls:
-                    if part is not value and part.requires_grad:
-                        vars(self)["_listed"] = self._listed | {part}
-                    if part is value or part in self._listed:
+            if isinstance(value, Module):
+                yield name, value
+            elif isinstance(value, Tensor):
+                if value._node is None and name not in self._set_by_calls:
+                    yield name, value
+            elif isinstance(value, SEARCHED) and name not in OWN:
+                for path, part in _inside(name, value):
+                    if isinstance(part, Module):
                         yield path, part
+                    elif part._node is None and name not in self._set_by_calls:
+                        if part.requires_grad:
+                            vars(self)["_listed"] = self._listed | {part}
+                        if part in self._listed:
+                            yield path, part
 
     def _walk(self) -> Iterator[tuple[str, Tensor | Module]]:
         """Every parameter and module below, once, with its dotted name."""
@@ -269,15 +276,16 @@ def _array(name: Any, value: Any) -> Array:
 
 
 @contextmanager
-def resting(module: Module) -> Iterator[None]:
-    """Inside, the module and its parts are in eval mode. Afterwards each has the mode that it had."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
+def resting(modules: list[Module]) -> Iterator[None]:
+    """Inside, these modules are in eval mode. Afterwards each has the mode that it had."""
+    trained = [module for module in modules if module.training]
+    for module in trained:
+        module.training = False
     try:
         yield
     finally:
-        for part, mode in modes:
-            part.training = mode
+        for module in trained:
+            module.training = True
 
 
 def few(names: list[str]) -> str:

@@ -209,7 +209,7 @@ class GPT(Module):
     def _continue(
         self, ids: Array, count: int, temperature: float, top_k: int | None, padding: Any, rng: np.random.Generator
     ) -> Iterator[Array]:
-        cache = KVCache()
+        cache, modules = KVCache(), list(self.modules())
         piece = ids[:, -self.context :]
         padding = None if padding is None else integers(padding, "padding") - (ids.shape[1] - piece.shape[1])
         for _ in range(count):
@@ -219,7 +219,7 @@ class GPT(Module):
                 piece = ids[:, -kept:]
                 cache.clear()
             left = {} if padding is None or len(cache) else {"padding": np.maximum(padding, 0)}
-            with resting(self), no_grad():
+            with resting(modules), no_grad():
                 logits = self(piece, cache=cache, **left)._data[:, -1]  # (B, vocab_size)
             token = _draw(logits, temperature, top_k, rng)
             yield token
