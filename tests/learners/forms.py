@@ -977,3 +977,150 @@ def attention(q, k, v):
     w = np.exp(s - s.max(-1, keepdims=True))
     w /= w.sum(-1, keepdims=True)
     return w @ v, w
+
+
+# === class: weights of each head stacked | right
+import numpy as np
+
+
+class MultiHeadSelfAttention:
+    def __init__(self, embed_size, heads):
+        self.embed_size, self.heads = embed_size, heads
+        self.head_dim = embed_size // heads
+        self.W_q = np.random.randn(heads, embed_size, self.head_dim)
+        self.W_k = np.random.randn(heads, embed_size, self.head_dim)
+        self.W_v = np.random.randn(heads, embed_size, self.head_dim)
+        self.W_o = np.random.randn(embed_size, embed_size)
+
+    def forward(self, x, mask=None):
+        outs = []
+        for i in range(self.heads):
+            q, k, v = x @ self.W_q[i], x @ self.W_k[i], x @ self.W_v[i]
+            s = q @ np.swapaxes(k, -1, -2) / np.sqrt(self.head_dim)
+            if mask is not None:
+                s = np.where(mask, s, -np.inf)
+            w = np.exp(s - s.max(-1, keepdims=True))
+            w /= w.sum(-1, keepdims=True)
+            outs.append(w @ v)
+        return np.concatenate(outs, -1) @ self.W_o
+
+
+# === torch: two sources, keys and values in one map | right
+import torch, torch.nn as nn, torch.nn.functional as F
+
+
+class CrossAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.q_proj = nn.Linear(d_model, d_model)
+        self.kv_proj = nn.Linear(d_model, 2 * d_model)
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x, context):
+        b, n, d = x.shape
+        m = context.shape[1]
+        q = self.q_proj(x).view(b, n, self.n_heads, -1).transpose(1, 2)
+        k, v = self.kv_proj(context).chunk(2, dim=-1)
+        k = k.view(b, m, self.n_heads, -1).transpose(1, 2)
+        v = v.view(b, m, self.n_heads, -1).transpose(1, 2)
+        a = F.softmax(q @ k.transpose(-1, -2) * (d // self.n_heads) ** -0.5, -1)
+        return self.out_proj((a @ v).transpose(1, 2).reshape(b, n, d))
+
+
+# === weights as attributes of an argument | right
+import numpy as np
+
+
+class Params:
+    def __init__(self, d):
+        r = np.random.RandomState(0)
+        self.Wq, self.Wk, self.Wv = r.randn(d, d), r.randn(d, d), r.randn(d, d)
+
+
+def self_attention(x, p):
+    q, k, v = x @ p.Wq, x @ p.Wk, x @ p.Wv
+    s = q @ k.T / np.sqrt(q.shape[-1])
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v
+
+
+# === heads with biases as arguments | right
+import numpy as np
+
+
+def mha(x, Wq, bq, Wk, bk, Wv, bv, Wo, bo, num_heads):
+    n, d = x.shape
+    f = lambda W, b: (x @ W + b).reshape(n, num_heads, -1).transpose(1, 0, 2)
+    q, k, v = f(Wq, bq), f(Wk, bk), f(Wv, bv)
+    s = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    return (p @ v).transpose(1, 0, 2).reshape(n, d) @ Wo + bo
+
+
+# === a padding mask by length, a batch axis needed | right
+import numpy as np
+
+
+def softmax(x, axis=-1):
+    x = x - x.max(axis, keepdims=True)
+    return np.exp(x) / np.exp(x).sum(axis, keepdims=True)
+
+
+def create_padding_mask(lengths, max_len):
+    return np.arange(max_len)[None, :] < np.array(lengths)[:, None]
+
+
+def scaled_dot_product_attention(q, k, v, mask=None):
+    s = np.einsum("bqd,bkd->bqk", q, k) / np.sqrt(q.shape[-1])
+    if mask is not None:
+        s = np.where(mask[:, None, :], s, -1e9)
+    w = softmax(s)
+    return np.einsum("bqk,bkd->bqd", w, v), w
+
+
+# === a causal flag | right
+import numpy as np
+
+
+def attention(Q, K, V, is_causal=False):
+    n, m = Q.shape[-2], K.shape[-2]
+    s = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
+    if is_causal:
+        s = np.where(np.tri(n, m, m - n, dtype=bool), s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ V
+
+
+# === one key and value head for all | right
+import numpy as np
+
+
+def multi_query_attention(x, Wq, Wk, Wv, Wo, num_heads):
+    n, d = x.shape
+    dh = d // num_heads
+    q = (x @ Wq).reshape(n, num_heads, dh).swapaxes(0, 1)
+    k, v = x @ Wk, x @ Wv
+    s = q @ k.T / np.sqrt(dh)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    return (p @ v).swapaxes(0, 1).reshape(n, d) @ Wo
+
+
+# === class: dropout in every call | wrong | another answer,random
+import numpy as np
+
+
+class SelfAttention:
+    def __init__(self, d):
+        self.d = d
+        self.Wq, self.Wk, self.Wv = (np.random.randn(d, d) for _ in range(3))
+
+    def forward(self, x, p=0.1):
+        q, k, v = x @ self.Wq, x @ self.Wk, x @ self.Wv
+        s = q @ k.T / np.sqrt(self.d)
+        w = np.exp(s - s.max(-1, keepdims=True))
+        w /= w.sum(-1, keepdims=True)
+        w = w * (np.random.rand(*w.shape) > p) / (1 - p)
+        return w @ v

@@ -297,6 +297,7 @@ class Limits:
     lift: int = 0  # leading axes that a 2-D probe gets
     heads: bool = False
     shared: bool = False  # key/value heads of their own number
+    single: bool = False  # one key/value head for all
     output: bool = False  # an output projection
     width: str = "free"  # of a layer: "free", "dk = dv", "d = h·dk"
     biases: str = ""  # which of q, k, v and o have a bias
@@ -401,7 +402,7 @@ def _softmax(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
 
 def _layer(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
     def inputs(n: int, m: int, heads: int, dk: int, *batch: int, scale: float = 1.5) -> tuple[Any, ...]:
-        shared = max(1, heads // 2) if limits.shared else heads
+        shared = 1 if limits.single else max(1, heads // 2) if limits.shared else heads
         if limits.sizes:
             n, m, d, dk, dv, heads, out = limits.sizes
             shared, batch = heads, ()

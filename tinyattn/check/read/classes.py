@@ -23,7 +23,18 @@ FIRST = (
     "run",
     "self_attention",
 )
-_LAYER = {"Q": "q", "K": "k", "V": "v", "W_q": "q", "W_k": "k", "W_v": "v", "W_o": "o", "W_qkv": "qkv", "out": "o"}
+_LAYER = {
+    "Q": "q",
+    "K": "k",
+    "V": "v",
+    "W_q": "q",
+    "W_k": "k",
+    "W_v": "v",
+    "W_o": "o",
+    "W_qkv": "qkv",
+    "W_kv": "kv",
+    "out": "o",
+}
 
 
 class Config:
@@ -216,9 +227,12 @@ def give_weights(instance: Any, form: Form, values: Values) -> None:
         name, head = told[path]
         if name is None:
             continue
-        weight = values.get("W_" + name[2:]) if name != "W_qkv" else None
+        weight = values.get("W_" + name[2:])
         if name in ("W_qkv", "b_qkv"):
             new = form._fused(values) if name == "W_qkv" else form._parameter("b_qkv", values)
+        elif name in ("W_kv", "b_kv"):
+            both = [form._parameter(name[:2] + letter, values) for letter in "kv"]
+            new = np.concatenate([w.weight if isinstance(w, Affine) else w for w in both], axis=-1)
         elif weight is None:
             continue
         elif name.startswith("b_"):

@@ -237,6 +237,8 @@ class Form:
         return array
 
     def _parameter(self, found: str, values: Values) -> Any:
+        if found == "b_kv":
+            return np.concatenate([self._parameter(b, values) for b in ("b_k", "b_v")])
         weight = values["W_" + found[-1]]
         if found.startswith("b_") and found != "b_qkv":
             return weight.bias if isinstance(weight, Affine) else np.zeros(weight.shape[-1])

@@ -44,6 +44,7 @@ _ROLES = [  # the first that fits
     ("scale", r"scale|scaling|scale_?factor|scores?_scale|temp(erature)?|tau|sqrt_?d_?k?|root|inv_sqrt.*"),
     ("W_qkv", rf"{_WEIGHT}?_?(qkv|in_?proj|c_?attn|kqv)_?{_WEIGHT}?|in_?proj(_weight)?|c_?attn|qkv(_w)?"),
     ("b_qkv", r"(b|bias)_?qkv|qkv_?(b|bias)|in_?proj_?bias"),
+    ("b_kv", r"(b|bias)_?kv|kv_?(b|bias)"),
     ("W_kv", rf"{_WEIGHT}?_?kv_?{_WEIGHT}?|kv"),
     ("b_q", rf"(b|bias)_?{_ASK}|{_ASK}_?(b|bias)(es)?"),
     ("b_k", rf"(b|bias)_?{_TELL}|{_TELL}_?(b|bias)(es)?"),
@@ -98,7 +99,7 @@ _ROLES = [  # the first that fits
     ("flag", r"(return|need|output|with|verbose|debug).*"),
 ]
 _COMPILED = [(role, re.compile(pattern)) for role, pattern in _ROLES]
-PARAMETERS = ("W_q", "W_k", "W_v", "W_o", "W_qkv", "W_kv", "b_q", "b_k", "b_v", "b_o", "b_qkv")
+PARAMETERS = ("W_q", "W_k", "W_v", "W_o", "W_qkv", "W_kv", "b_q", "b_k", "b_v", "b_o", "b_qkv", "b_kv")
 COUNTS = ("heads", "heads_kv", "d_k", "d_v", "d_model", "d_out", "length", "length_keys", "batch_size")
 OPTIONS = ("dropout", "training", "axis", "seed", "bias_flag", "block", "flag", "causal", "scale")
 

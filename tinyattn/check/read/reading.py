@@ -227,6 +227,8 @@ def rungs(kind: str, program: Program, parameters: list[Parameter]) -> Iterator[
         for width in widths if weights else ("d = h·dk",):
             for out in outputs:
                 yield Limits(square=square, width=width, output=out, **common)
+    if heads and weights and not shared:
+        yield Limits(square=True, width="d = h·dk", output=outputs[0], single=True, **common)
 
 
 def ways(form: Form, program: Program) -> Iterator[tuple[str, int]]:
