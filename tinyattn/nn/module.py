@@ -20,6 +20,7 @@ from .cache import KVCache
 __all__ = ["Module"]
 
 CONTAINERS = (list, tuple, deque, Mapping)
+PLAIN = (bool, int, float, str, type(None))  # nothing is in them: asked first, as most attributes are such
 SEARCHED = (*CONTAINERS, set, frozenset, np.ndarray)
 OWN = ("training", "_set_by_calls", "_listed")  # what Module itself keeps in a module
 
@@ -80,7 +81,7 @@ class Module:
             elif isinstance(value, Tensor):
                 if value._node is None and name not in self._set_by_calls:
                     yield name, value
-            elif isinstance(value, SEARCHED) and name not in OWN:
+            elif value.__class__ not in PLAIN and isinstance(value, SEARCHED) and name not in OWN:
                 for path, part in _inside(name, value):
                     if isinstance(part, Module):
                         yield path, part
