@@ -145,7 +145,7 @@ def fused_attention(
     """
     if number(dropout, "dropout", 0, 1) == 0 and not (return_weights or isinstance(scale, Tensor)):
         q, k, v, factor, allowed, bias = _prepare(Q, K, V, scale, mask)
-        leading = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+        leading = _leading(q, k)
         if bias is None and (allowed is None or np.broadcast_shapes(allowed.shape[:-2], leading) == leading):
             return _attention(q, k, v, scale=factor, allowed=allowed)
     return scaled_dot_product_attention(
@@ -189,7 +189,13 @@ def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None
     return out, (E, r)
 
 
+def _leading(x: Any, y: Any) -> Shape:
+    """The leading axes of x @ y. (Where they are equal, broadcast_shapes would take longer than the product.)"""
+    lead = x.shape[:-2]
+    return lead if lead == y.shape[:-2] else np.broadcast_shapes(lead, y.shape[:-2])
+
+
 def _matmul_as(like: Array, x: Array, y: Array) -> Array:
     """x @ y with its axes in memory as those of `like`: heads that are views of one array will join without a copy."""
-    fits = like.shape == (*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
+    fits = like.shape == (*_leading(x, y), x.shape[-2], y.shape[-1])
     return np.matmul(x, y, out=np.empty_like(like, dtype=np.result_type(x, y)) if fits else None)
