@@ -5,7 +5,9 @@ import functools
 import json
 import linecache
 import math
+import re
 import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -394,3 +396,17 @@ def test_a_finding_has_its_place_in_json_and_the_replacing_text_only_in_the_solu
     text = repr(report)
     assert "`K`: with V here, your own code gives the right output." in text
     assert "in the place of" not in text
+
+
+def test_the_readme_shows_what_the_check_prints():
+    """Each command of its section; … stands for what is left out."""
+    root = Path(__file__).parents[1]
+    section = (root / "README.md").read_text(encoding="utf-8").partition("## Check your own attention")[2]
+    shown = dict(re.findall(r"^\$ python -m tinyattn check (docs/\S+)\n(.*?)\n     …$", section, re.S | re.M))
+    assert len(shown) == 3
+    for target, text in shown.items():
+        if "torch" in target:
+            pytest.importorskip("torch")
+        path, _, function = target.partition(":")
+        printed = repr(check_file(root / path, function or None))
+        assert printed.split()[: len(text.split())] == text.split()  # lines end where the terminal does
