@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
@@ -191,6 +190,8 @@ class Face(Methods, Elsewhere):
         """What a notebook shows: a table of up to 100 numbers, rows and columns as in the tensor."""
         if self.ndim in (1, 2) and 1 < self.size <= 100:
             return html_table(repr(self), np.atleast_2d(self._data))
+        import html
+
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def _told(self, numbers: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import secrets
 import time
 import zipfile
 import zlib
@@ -179,7 +178,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
             if _lock(leftover, wait=False):
                 old.unlink()
     while True:
-        part = path.with_name(f".tinyattn-{secrets.token_hex(8)}.part")
+        part = path.with_name(f".tinyattn-{os.urandom(8).hex()}.part")
         file = open(part, "x+b")  # noqa: SIM115
         _lock(file)
         if part.exists():  # else it was taken for a leftover, in the moment before it was locked

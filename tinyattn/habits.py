@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import sys
@@ -170,6 +169,8 @@ def no_attribute(place: str, name: str, own: Iterable[str], table: dict[str, str
     elsewhere = [f"{other}.{name}" for other in _places() if name in _names(other)]
     if elsewhere:
         return AttributeError(f"{text}: it is {elsewhere[0]}")
+    import difflib
+
     public = {n.lower(): n for n in own if not n.startswith("_")}
     if near := difflib.get_close_matches(name.lower().replace("_", ""), public, 2, 0.75):
         return AttributeError(f"{text}. Did you mean {' or '.join(public[n] for n in near)}?")
@@ -204,6 +205,8 @@ def advice(function: Callable[..., Any], names: Iterable[str]) -> str:
     known = inspect.signature(function).parameters
     found = {name: ARGUMENTS.get(name, "") for name in names if name not in known}
     for name, meaning in found.items():
+        import difflib
+
         near = difflib.get_close_matches(name, known, 1, 0.6)
         found[name] = meaning or (f"is {near[0]}= here" if near else "")
     return "; ".join(f"{name}= {meaning}" for name, meaning in found.items() if meaning)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import codecs
-import html
 import os
 import re
-import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -111,6 +109,8 @@ def is_terminal(stream: Any) -> bool:
 
 def columns(most: int) -> int:
     """How many characters a line may have: those of the terminal, or of the variable COLUMNS; `most` in a pipe."""
+    import shutil
+
     return min(most, shutil.get_terminal_size((most, 24)).columns)
 
 
@@ -118,6 +118,8 @@ def html_table(caption: str, rows: Any) -> str:
     """Numbers in rows, for a notebook."""
     cells = [[f"{x:.4g}" if isinstance(x, float) else str(x) for x in row.tolist()] for row in rows]
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in cells)
+    import html
+
     return f"<table><caption><code>{html.escape(caption)}</code></caption>{body}</table>"
 
 
@@ -205,6 +207,8 @@ class Shown(str):
         return self
 
     def _repr_html_(self) -> str:
+        import html
+
         rows = ["".join(f'<span style="{_css(style)}">{html.escape(t)}</span>' for t, style in x) for x in self.lines]
         return '<pre style="line-height: 1.2; overflow-x: auto">' + "\n".join(rows) + "</pre>"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator
@@ -109,6 +108,8 @@ def _marks(mark: Iterable[tuple[int, ...]], shape: tuple[int, ...]) -> set[tuple
 def _table(m: Map, rows: list[str], columns: list[str]) -> list[Line]:
     values = m.values
     corner = max(min(16, max(map(width, rows))), len("queries ↓"))
+    import shutil
+
     room = max(shutil.get_terminal_size().columns - corner - 1, 10)
     short = 5 * len(columns) > room
     need = 1 + max(len(_figure(w, short)) for w in values.flat)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -20,6 +19,8 @@ NO_PROGRAM = "Graphviz's program dot is missing: pip install graphviz-pure, or s
 
 def find_program() -> bool:
     """Whether graphviz has a program to call: the system's dot, else graphviz-pure, which it is then told of."""
+    import shutil
+
     from graphviz.backend import dot_command
 
     if shutil.which(dot_command.DOT_BINARY):
@@ -32,6 +33,8 @@ def find_program() -> bool:
 
 def _pure() -> Any:
     """graphviz-pure: in PATH, or in the environment's scripts, for an environment need not be activated to be used."""
+    import shutil
+
     return shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=sysconfig.get_path("scripts"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -239,6 +238,8 @@ def _text(tree: tuple[str, list[Any]]) -> str:
 
 
 def _html(tree: tuple[str, list[Any]]) -> str:
+    import html
+
     line, inside = f"<code>{html.escape(tree[0])}</code>", tree[1]
     items = "".join(f"<li>{html.escape(name)}: {_html(part)}</li>" for name, part in inside)
     return f"<details open><summary>{line}</summary><ul>{items}</ul></details>" if inside else line
