@@ -312,6 +312,7 @@ def test_gb_06_what_forward_stores_is_no_parameter(record):
     m, x = Keeps(), ta.Tensor([1.0, 2.0], requires_grad=True)
     with ta.no_grad() if not record else nn.KVCache():
         m(x)
+        assert list(m.state_dict()) == ["weight", "tables.0"]
         m(x.detach())
     assert list(m.state_dict()) == ["weight", "tables.0"]
     m.last = ta.Tensor([5.0, 5.0], requires_grad=True)  # outside of a call: the user means it
