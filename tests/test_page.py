@@ -30,10 +30,7 @@ MISSING = [
     }.items()
     if not there
 ]
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=f"not here: {', '.join(MISSING)}"),
-    pytest.mark.xdist_group("page"),
-]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not here: {', '.join(MISSING)}")
 TYPES = {".js": "text/javascript", ".wasm": "application/wasm", ".json": "application/json"}
 SECONDS = 1000  # playwright counts in milliseconds
 
@@ -179,7 +176,7 @@ def write(page, section, text):
 def test_an_error_stands_at_its_line(page):
     figure_of(page, "mask")
     page.click("#mask summary")
-    write(page, "mask", "def figure(diagonal):\n    x = [1, 2]\nreturn x[diagonal + 7]\n")
+    write(page, "mask", "def figure(diagonal):\n    x = [1, 2]\n    return x[diagonal + 7]\n")
     page.click("#mask >> text=Run")
     page.wait_for_selector("#mask .error")
     assert "line 3" in page.inner_text("#mask .error")
@@ -191,9 +188,9 @@ def test_an_error_stands_at_its_line(page):
 def test_an_endless_loop_is_stopped_and_the_next_cell_works(page):
     figure_of(page, "axis")
     page.click("#axis summary")
-    write(page, "axis", "def figure(**values):\n    while True:\npass\n")
+    write(page, "axis", "def figure(**values):\n    while True:\n        pass\n")
     page.click("#axis >> text=Run")
-    page.wait_for_selector("#axis button:not([disabled]) >> text=Stop")
+    page.wait_for_selector("#axis button:not([disabled]):has-text('Stop')")
     page.click("#axis >> text=Stop")
     page.wait_for_selector("#axis .error")
     assert "stopped" in page.inner_text("#axis .error")
@@ -222,7 +219,7 @@ def test_the_game_shows_a_bug_and_tells_it(page):
 
 def test_the_checker_in_one_file_names_the_mistake_at_its_line(browser, address):
     page = visit(browser, (WEB / "dist" / "check.html").as_uri())
-    page.click("text=Check")
+    page.click("button.main")
     page.wait_for_selector("[data-verdict]")
     finding = page.locator(".findings li.bug").first
     assert finding.get_attribute("data-id") == "softmax-over-queries"
