@@ -19,6 +19,7 @@ import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES, README = ROOT / "docs" / "figures.json", ROOT / "README.md"
+FILE = re.compile(r"^\| `(\w+(?:\.py|/))` \| \d+ \|", re.M)
 ROW = re.compile(r"^(\| `(\w+)\.py` \| .*? \| )(.*)( \|)$", re.M)
 
 
@@ -26,8 +27,15 @@ def load():
     return json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
 
 
+def lines_of(name):
+    """How long a file of the package is, or a folder with all that is in it."""
+    path = ROOT / "tinyattn" / name
+    return sum(p.read_text(encoding="utf-8").count("\n") for p in ([path] if path.is_file() else path.rglob("*.py")))
+
+
 def render(text, figures):
-    """The README with the last cell of each demo's row as measured; a dash where its full form was not run."""
+    """The README with the last cell of each demo's row as measured (a dash if its full form was not run), and the
+    lines of each file in the reading order as counted."""
 
     def cell(row):
         path = ROOT / "demos" / f"{row[2]}.py"
@@ -35,7 +43,8 @@ def render(text, figures):
             return row[0]
         return row[1] + figures.get(row[2], {}).get("measured", "–").replace("|", "\\|") + row[4]
 
-    return ROW.sub(cell, text)
+    counted = FILE.sub(lambda row: f"| `{row[1]}` | {lines_of(row[1])} |", text)
+    return ROW.sub(cell, counted)
 
 
 def main():

@@ -1,7 +1,8 @@
 """tinyattn: attention down to its last derivative, in NumPy. Read graph.py first, then ops.py."""
 
 import builtins as _builtins
-from typing import Any
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as _numpy
 
@@ -11,7 +12,6 @@ from . import interop as interop
 from . import nn as nn
 from . import optim as optim
 from .attention import *
-from .draw import *
 from .einsum import *
 from .face import explain as _explain
 from .files import load as load
@@ -23,6 +23,9 @@ from .masks import *
 from .modes import *
 from .ops import *
 
+if TYPE_CHECKING:
+    from .draw import *
+
 __version__ = "0.2.0"
 
 # glibc hands freed memory back to the system beyond twice the largest block that it has seen freed, and then the
@@ -31,7 +34,9 @@ _numpy.empty(2**25 - 2**14, _numpy.uint8)
 
 
 # What `from tinyattn import *` brings: all but the names that Python itself has, as sum and max.
-_public = [name for name in globals() if not name.startswith("_") and name not in ("Any", "annotations")] + ["check"]
+_LATER = dict.fromkeys(("draw_graph", "explain", "heatmap", "microscope"), ".draw")  # pictures: few programs need them
+_public = [name for name in globals() if not name.startswith("_") and name not in ("Any", "TYPE_CHECKING")]
+_public += [*_LATER, "check"]
 __all__ = [name for name in _public if not hasattr(_builtins, name)]
 
 
@@ -43,8 +48,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "check":  # a package that can be called, ta.check(function), and that few programs need
-        from importlib import import_module
-
-        return import_module("tinyattn.check")
+    if name == "check":  # a package that can be called, ta.check(function)
+        return _import_module("tinyattn.check")
+    if name in _LATER:
+        return globals().setdefault(name, getattr(_import_module(_LATER[name], __name__), name))
     raise _habits.no_attribute("ta", name, _public, _habits.TOP)

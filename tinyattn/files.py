@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import os
 import time
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -79,6 +78,8 @@ TAG = b"tinyattn crc32 "  # and 8 digits: the archive's comment
 
 def _write_npz(arrays: dict[str, Array], file: BinaryIO) -> None:
     """As np.savez, which takes some names for its own arguments. The comment is a checksum of all bytes before it."""
+    import zipfile  # here: it and what it brings are a tenth of `import tinyattn`
+
     with zipfile.ZipFile(file, "w") as archive:
         for name, a in arrays.items():
             if "\0" in name:
@@ -95,6 +96,8 @@ def _write_npz(arrays: dict[str, Array], file: BinaryIO) -> None:
 
 def _read_npz(file: BinaryIO) -> dict[str, Array]:
     """Arrays by name. Each member is read to its end, where zipfile compares its checksum."""
+    import zipfile
+
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - 64, 0))
     tail = file.read()
