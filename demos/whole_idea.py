@@ -197,7 +197,7 @@ def main():
         if name in columns:
             largest = max(np.abs(a - b).max() for a, b in zip(columns["the walk back"], columns[name]))
             assert largest < limit, f"{name}: {largest}"
-            print(f"✓ the walk back and {name} differ by {largest:.0e} at most")
+            print(f"equal: the walk back and {name} differ by {largest:.0e} at most")
 
 
 if __name__ == "__main__":
