@@ -16,7 +16,7 @@ from .masks import split_mask
 from .modes import region
 from .ops import masked_fill, softmax
 from .settings import number
-from .values import Array, Mask, Rng, Shape, TensorLike
+from .values import HALF, Array, Mask, Rng, Shape, TensorLike
 
 __all__ = ["fused_attention", "scaled_dot_product_attention"]
 
@@ -46,7 +46,7 @@ def scaled_dot_product_attention(
     """
     dropout = number(dropout, "dropout", 0, 1)
     Q, K, V, scale, allowed, bias = _prepare(Q, K, V, scale, mask)
-    half = Q.dtype == K.dtype == V.dtype == np.float16
+    half = Q._data.dtype is K._data.dtype is V._data.dtype is HALF
     if half:  # scores may leave its range before they are scaled: in float32, and rounded at the end
         Q, K, V = (x.astype(np.float32) for x in (Q, K, V))
     scores = Q @ K.mT  # (..., n, dk) @ (..., dk, m) -> (..., n, m)

@@ -73,7 +73,8 @@ class Face(Methods, Elsewhere):
     def __init__(self, data: TensorLike, requires_grad: bool = False, *, name: str | None = None) -> None:
         self._data, self._lent = numeric(refusals.cut_off(data)), False
         self._node, self._grad, self._needs, self.name = None, None, False, name
-        self.requires_grad = requires_grad
+        if requires_grad:
+            self.requires_grad = True
 
     @classmethod
     def _wrap(cls, array: Array, name: str | None = None) -> Self:
@@ -86,15 +87,17 @@ class Face(Methods, Elsewhere):
         return t
 
     @classmethod
-    def _own(cls, g: Any, given: set[int]) -> Self:
-        """A gradient (an array, or a Tensor) as a tensor that shares nothing with those given out before."""
-        t: Self = +g if id(g) in given else g if isinstance(g, cls) else cls._wrap(np.array(g))
+    def _own(cls, g: Any, given: set[int], before: Any = None) -> Self:
+        """before + a gradient (an array, or a Tensor) as a tensor that shares nothing with those given out before."""
+        if not isinstance(g, cls):
+            return cls._wrap(np.array(g) if before is None else np.asarray(before._data + g))
+        t: Self = +g if id(g) in given else g
         given.add(id(t))
-        return t
+        return t if before is None else before + t
 
     @classmethod
     def _from(cls, x: TensorLike) -> Self:
-        return x if isinstance(x, cls) else cls(x)
+        return x if isinstance(x, cls) else cls._wrap(numeric(x))
 
     @property
     def requires_grad(self) -> bool:

@@ -26,7 +26,7 @@ __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm",
 def floating(x: TensorLike) -> Tensor:
     """x as a tensor of floats: integers and booleans become float64, for their own dtype would cut results off."""
     t = as_tensor(x)
-    return t if t.dtype.kind == "f" else t.astype(float)
+    return t if t._data.dtype.kind == "f" else t.astype(float)
 
 
 # --- linear maps and lookups -------------------------------------------------------------------------
@@ -48,18 +48,18 @@ def _linear(x: Array, weight: Array, bias: Array | None = None) -> Any:
 
 def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
     """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), as in torch.nn.functional.linear."""
-    x, weight = as_tensor(x), as_tensor(weight)
-    if weight.ndim != 2 or (bias is not None and as_tensor(bias).shape != weight.shape[:1]):
+    inputs = [as_tensor(t) for t in ((x, weight) if bias is None else (x, weight, bias))]
+    given, rows, *offset = [t.shape for t in inputs]
+    if len(rows) != 2 or offset not in ([], [rows[:1]]):
         raise ValueError(
-            f"weights {weight.shape}, bias {None if bias is None else as_tensor(bias).shape}: the weights have one row "
-            "for each output, (out, in), and the bias one number, (out,)"
+            f"weights {rows}, bias {offset[0] if offset else None}: the weights have one row for each output, "
+            "(out, in), and the bias one number, (out,)"
         )
-    if x.shape[-1:] != weight.shape[1:]:
+    if given[-1:] != rows[1:]:
         raise ValueError(
-            f"x of shape {x.shape} for weights {weight.shape}: each row of the weights meets the last "
-            f"axis of x, so that must be {weight.shape[1]} long"
+            f"x of shape {given} for weights {rows}: each row of the weights meets the last axis of x, so that must "
+            f"be {rows[1]} long"
         )
-    inputs = [x, weight] if bias is None else [x, weight, bias]
     return _linear(*inputs)
 
 

@@ -73,8 +73,7 @@ class Tensor(Face):
         given = {id(gradient)}
         for t, g in walk(self, gradient, way(self), retain_graph, create_graph):
             if t._node is None or t._node.retains_grad:
-                old, g = t._grad, own(g, given)
-                t._grad = g if old is None else old + g if create_graph else wrap(np.asarray(old._data + g._data))
+                t._grad = own(g, given, t._grad)
 
 
 wrap, as_tensor, own = Tensor._wrap, Tensor._from, Tensor._own
@@ -178,7 +177,7 @@ def way(output: Tensor, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
 def walk(output: Tensor, gradient: Gradient, path: list[Tensor], retain: bool, create: bool) -> Iterator[Flow]:
     """Yield (t, dL/dt) for the tensors of a way, newest first: the chain rule, one node at a time."""
     g: Any = as_tensor(refusals.unfit_start(output, gradient, path))
-    g = g if g.dtype == output.dtype else g.astype(output.dtype)
+    g = g if g._data.dtype == output._data.dtype else g.astype(output.dtype)
     wanted, total = set(path), {output: g if create else g._data}
     refusals.changed(path, wanted, values.last_change)
     while path:

@@ -108,7 +108,7 @@ def _leaves(params: Any) -> list[Tensor]:
 
 
 def _at_least_float32(p: Tensor) -> Any:
-    return np.result_type(p.dtype, np.float32)
+    return p.dtype if p.dtype.itemsize >= 4 else np.dtype(np.float32)
 
 
 class SGD(Optimizer):

@@ -99,7 +99,7 @@ def _meant(name: str, inputs: Sequence[Any], params: dict[str, Any]) -> str:
 
 
 def constant(output: Any) -> None:
-    if not output.requires_grad:
+    if not output._needs:
         raise RuntimeError(
             "the output needs no gradient: it is constant. Nothing it was computed from has requires_grad=True, or it "
             "was computed inside no_grad; or it is the gradient of something linear, which does not depend on the "
@@ -135,23 +135,29 @@ def unfit_start(output: Any, gradient: Any, path: Sequence[Any]) -> Any:
     if path:
         constant(output)
     if gradient is None:
-        if output.size != 1:
+        if output._data.size != 1:
             raise RuntimeError(
                 f"the output has shape {output.shape}, not one element, so 'its gradient' is not one number per input: "
                 "take a scalar, e.g. (output * weights).sum(), or pass gradient= of that shape"
             )
         return np.ones(output.shape, output.dtype)
-    if np.shape(gradient) != output.shape:
+    shape = gradient.shape if hasattr(gradient, "shape") else np.shape(gradient)
+    if shape != output.shape:
         raise ValueError(
-            f"gradient of shape {np.shape(gradient)} for an output of shape {output.shape}: it holds one number per "
+            f"gradient of shape {shape} for an output of shape {output.shape}: it holds one number per "
             "element of the output, so the shapes must be equal"
         )
     return gradient
 
 
 def changed(path: Sequence[Any], wanted: set[Any], since: int) -> None:
-    """What the nodes of a path have read and written must still be the values of their tensors."""
-    for t, node in [(t, t._node) for t in path if t._node is not None and t._node.order < since]:
+    """What the nodes of a path, oldest first, have read and written must still be the values of their tensors."""
+    for t in path:
+        node = t._node
+        if node is None:
+            continue
+        if node.order > since:
+            break  # as are all that follow
         tensors = [(x, read) for x, read in zip((t, *(node.inputs or ())), node.saved) if hasattr(x, "_node")]
         if not any(x in wanted for x, _ in tensors[1:]):
             continue  # no gradient goes through it
