@@ -12,7 +12,7 @@ from .functional import dropout as _dropout
 from .functional import floating
 from .graph import Tensor, wrap
 from .habits import explained
-from .masks import split_mask
+from .masks import broadcasts, split_mask
 from .modes import region
 from .ops import masked_fill, softmax
 from .settings import number
@@ -145,8 +145,7 @@ def fused_attention(
     """
     if number(dropout, "dropout", 0, 1) == 0 and not (return_weights or isinstance(scale, Tensor)):
         q, k, v, factor, allowed, bias = _prepare(Q, K, V, scale, mask)
-        leading = _leading(q, k)
-        if bias is None and (allowed is None or np.broadcast_shapes(allowed.shape[:-2], leading) == leading):
+        if bias is None and (allowed is None or broadcasts(allowed.shape[:-2], _leading(q, k))):
             return _attention(q, k, v, scale=factor, allowed=allowed)
     return scaled_dot_product_attention(
         Q, K, V, mask, scale=scale, return_weights=return_weights, dropout=dropout, rng=rng

@@ -48,19 +48,20 @@ def _linear(x: Array, weight: Array, bias: Array | None = None) -> Any:
 
 def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
     """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), as in torch.nn.functional.linear."""
-    inputs = [as_tensor(t) for t in ((x, weight) if bias is None else (x, weight, bias))]
-    given, rows, *offset = [t.shape for t in inputs]
-    if len(rows) != 2 or offset not in ([], [rows[:1]]):
+    x, weight = as_tensor(x), as_tensor(weight)
+    bias = bias if bias is None else as_tensor(bias)
+    rows, offset = weight._data.shape, None if bias is None else bias._data.shape
+    if len(rows) != 2 or (bias is not None and offset != rows[:1]):
         raise ValueError(
-            f"weights {rows}, bias {offset[0] if offset else None}: the weights have one row for each output, "
-            "(out, in), and the bias one number, (out,)"
+            f"weights {rows}, bias {offset}: the weights have one row for each output, (out, in), and the bias one "
+            "number, (out,)"
         )
-    if given[-1:] != rows[1:]:
+    if x._data.shape[-1:] != rows[1:]:
         raise ValueError(
-            f"x of shape {given} for weights {rows}: each row of the weights meets the last axis of x, so that must "
+            f"x of shape {x.shape} for weights {rows}: each row of the weights meets the last axis of x, so that must "
             f"be {rows[1]} long"
         )
-    return _linear(*inputs)
+    return _linear(x, weight) if bias is None else _linear(x, weight, bias)
 
 
 @explained

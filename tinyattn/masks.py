@@ -88,7 +88,7 @@ def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, An
 def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     """Does an array of this shape broadcast to that one?"""
     try:
-        return np.broadcast_shapes(shape, to) == to
+        return shape == to[len(to) - len(shape) :] or np.broadcast_shapes(shape, to) == to
     except ValueError:
         return False
 

@@ -43,14 +43,14 @@ class Optimizer:
         """Move each parameter that has a gradient and is not frozen."""
         number(self.lr, "lr", 0)
         for i, p in enumerate(self.params):
-            if p._grad is None or not p.requires_grad:
+            if p._grad is None or not p._needs:
                 continue
             dtype = _at_least_float32(p)
             x, g = p._data.astype(dtype, copy=False), p._grad._data.astype(dtype, copy=False)
             if not self._steps[i]:
                 self._kept[i] = tuple(np.zeros_like(x) for _ in self.kept)
             self._steps[i] += 1
-            p._bind(np.asarray(self.update(x, g, self._steps[i], *self._kept[i]), p.dtype))
+            p._bind(np.asarray(self.update(x, g, self._steps[i], *self._kept[i]), p._data.dtype))
 
     def update(self, x: Array, g: Array, t: int, *kept: Array) -> Array:
         """The new values, a new array, from the values, the gradient and the number t = 1, 2, … of this step."""
@@ -108,7 +108,8 @@ def _leaves(params: Any) -> list[Tensor]:
 
 
 def _at_least_float32(p: Tensor) -> Any:
-    return p.dtype if p.dtype.itemsize >= 4 else np.dtype(np.float32)
+    dtype = p._data.dtype
+    return dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
 
 
 class SGD(Optimizer):

@@ -70,9 +70,10 @@ def generator(rng: Any) -> np.random.Generator:
 
 def array(x: Any, name: str) -> np.ndarray[Any, Any]:
     """x, a Tensor too, as an array of booleans, integers or floats. TypeError, ValueError for what makes none."""
-    if isinstance(x, np.ndarray) and hasattr(x, "filled"):
+    if not isinstance(x, np.ndarray):
+        x = getattr(x, "_data", x)
+    elif x.__class__ is not np.ndarray and hasattr(x, "filled"):
         raise TypeError(f"{name} is a masked array, whose mask would be lost: use {name}.filled(…)")
-    x = x if isinstance(x, np.ndarray) else getattr(x, "_data", x)
     try:
         values = np.asarray(x)
     except (TypeError, ValueError) as error:

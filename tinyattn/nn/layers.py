@@ -157,18 +157,18 @@ class LearnedPositions(Module):
         learned, width = self.weight.shape
         if x.ndim < 2 or x.shape[-1] != width:
             raise ValueError(f"x of shape {x.shape}: positions are added to vectors, (..., length, {width})")
-        starts = integers(start, "start")
-        if starts.ndim > 1 or (starts.ndim and (x.ndim != 3 or len(starts) != len(x))):
+        starts = None if isinstance(start, int) else integers(start, "start")
+        if starts is None or not starts.ndim:
+            starts, start = None, whole(start, "start", 0)
+        elif starts.ndim > 1 or x.ndim != 3 or len(starts) != len(x):
             raise ValueError(f"start of shape {starts.shape} for x {x.shape}: one position, or one for each text, (B,)")
-        if not starts.ndim:
-            start = whole(start, "start", 0)
-        end = int(np.max(starts, initial=0)) + x.shape[-2]
+        end = (start if starts is None else int(np.max(starts, initial=0))) + x.shape[-2]
         if end > learned:
             raise IndexError(
                 f"position {end - 1} is asked for, but only {learned} positions, 0 … {learned - 1}, were "
                 f"learned: feed at most {learned} tokens, or clear() the cache"
             )
-        if starts.ndim:
+        if starts is not None:
             rows = embedding(np.maximum(starts[:, None] + np.arange(x.shape[-2]), 0), self.weight)
         else:
             rows = self.weight[start:end]
