@@ -61,7 +61,8 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
             f"x of shape {x.shape} for weights {rows}: each row of the weights meets the last axis of x, so that must "
             f"be {rows[1]} long"
         )
-    return _linear(x, weight) if bias is None else _linear(x, weight, bias)
+    inputs = [x, weight] if bias is None else [x, weight, bias]
+    return _linear(*inputs)
 
 
 @explained

@@ -45,8 +45,9 @@ class Optimizer:
         for i, p in enumerate(self.params):
             if p._grad is None or not p._needs:
                 continue
-            dtype = _at_least_float32(p)
-            x, g = p._data.astype(dtype, copy=False), p._grad._data.astype(dtype, copy=False)
+            x, g = p._data, p._grad._data
+            if x.itemsize < 4 or g.dtype != x.dtype:
+                x, g = (a.astype(_at_least_float32(p), copy=False) for a in (x, g))
             if not self._steps[i]:
                 self._kept[i] = tuple(np.zeros_like(x) for _ in self.kept)
             self._steps[i] += 1
