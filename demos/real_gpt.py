@@ -102,11 +102,15 @@ def show_writing(demo, model, tokenizer):
     ids = tokenizer.encode(PROMPT).ids
     demo.say(PROMPT.replace("<|im_start|>", "").replace("<|im_end|>", ""))
     count = 16 if demo.quick else 60
-    start, written, shown = time.perf_counter(), [], ""
+    start, written, shown, column = time.perf_counter(), [], "", 0
     for token in model.stream([ids], count, temperature=0):
         written.append(int(token[0]))
         text = tokenizer.decode(written)
-        print(text[len(shown) :], end="", flush=True)
+        piece = text[len(shown) :]
+        column += len(piece)
+        if column > 72 and piece.startswith(" "):
+            piece, column = "\n" + piece[1:], len(piece)
+        print(piece, end="", flush=True)
         shown = text
     demo.say(f"\n({count / (time.perf_counter() - start):.1f} tokens a second, the reading of {len(ids)} included)")
     demo.claim("it speaks of light in the atmosphere", "light" in shown and "atmosphere" in shown)

@@ -152,7 +152,7 @@ def units():
 
 
 # How the tiles are walked is held against plain attention in test_efficient.py; what they read from is no formula.
-LEFT_OUT = {"_walk", "_room", "_places", "_norms", "_floating", "_axes", "_is_basic"}
+LEFT_OUT = {"_walk", "_room", "_places", "_norms", "_floating", "_axes", "_is_basic", "_leading"}
 
 
 def reachable(roots, functions):

@@ -24,7 +24,7 @@ from ..known.probes import BATCHED, KINDS, Probe, probes
 from ..read.study import study_object
 from . import child
 
-TIME_LIMIT = 10.0  # seconds for all calls together
+TIME_LIMIT = 20.0  # seconds for all calls together
 LOADING = 2  # times as long for what happens before them: some imports are slow
 OUTPUT = 64 << 20  # bytes that a child may write
 Plan = dict[str, list[Probe]]
