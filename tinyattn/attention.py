@@ -60,14 +60,9 @@ def scaled_dot_product_attention(
     out = kept @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
     if half:
         out, weights = out.astype(np.float16), weights.astype(np.float16)
-    _name(scores=scores, masked=masked, scaled=scaled, kept=kept, weights=weights, output=out)
+    scores.name, masked.name, scaled.name = "scores", "masked", "scaled"  # of two names for one tensor the later stays
+    kept.name, weights.name, out.name = "kept", "weights", "output"
     return (out, weights) if return_weights else out
-
-
-def _name(**steps: Tensor) -> None:
-    """For drawings. Of two names for one tensor the later one stays."""
-    for name, t in steps.items():
-        t.name = name
 
 
 class Inputs(NamedTuple):
