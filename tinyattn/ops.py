@@ -324,15 +324,15 @@ def cumsum(x: TensorLike, axis: int | None = None) -> Tensor:
 
 def _axes(x: Any, axis: Axis) -> tuple[int, ...]:
     """axis as counted from the front."""
-    if axis is None or not _rank(x):
-        return tuple(range(_rank(x)))
-    return tuple([a % _rank(x) for a in (axis if isinstance(axis, tuple) else (axis,))])
+    if not (rank := _rank(x)) or axis is None:
+        return tuple(range(rank))
+    return tuple([a % rank for a in (axis if isinstance(axis, tuple) else (axis,))])
 
 
 def _kept_shape(x: Any, axis: Axis) -> Shape:
     """x's shape with the reduced axes at length 1."""
     axes = _axes(x, axis)
-    return tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    return tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
 
 
 def _expand(g: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
