@@ -34,7 +34,9 @@ _numpy.empty(2**25 - 2**14, _numpy.uint8)
 
 
 # What `from tinyattn import *` brings: all but the names that Python itself has, as sum and max.
-_LATER = dict.fromkeys(("draw_graph", "explain", "heatmap", "microscope"), ".draw")  # pictures: few programs need them
+_LATER = dict.fromkeys(
+    ("Microscope", "draw_graph", "explain", "heatmap", "microscope"), ".draw"
+)  # pictures: few programs need them
 _public = [name for name in globals() if not name.startswith("_") and name not in ("Any", "TYPE_CHECKING")]
 _public += [*_LATER, "check"]
 __all__ = [name for name in _public if not hasattr(_builtins, name)]
