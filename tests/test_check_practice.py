@@ -142,6 +142,26 @@ def test_an_inverted_pair(learner):
     learner.stands_at(5)
 
 
+def test_true_may_mean_blocked_up_to_the_end(learner):
+    learner.first_three()
+    learner.replace(SCALED, MASKED.replace("np.where(mask, s, -np.inf)", "np.where(mask, -np.inf, s)"))
+    learner.write("causal_mask", "return np.triu(np.ones((n, n), dtype=bool))")
+    seen = learner.sees(code=1)
+    assert "lets no position attend to itself" in seen
+    assert "sees the future" not in seen
+    assert "mask-transposed" not in seen
+    learner.replace("np.triu(np.ones((n, n), dtype=bool))", "np.triu(np.ones((n, n), dtype=bool), 1)")
+    learner.replace('it_looks_at = ""', 'it_looks_at = "animal"')
+    learner.write(
+        "multi_head_attention",
+        """if X.shape[-1] % num_heads: raise ValueError
+    split = lambda W: np.split(X @ W, num_heads, axis=-1)
+    return np.concatenate([scaled_dot_product_attention(*qkv, mask)
+                           for qkv in zip(split(Wq), split(Wk), split(Wv))], axis=-1) @ Wo""",
+    )
+    learner.stands_at(7)
+
+
 def test_no_scale(learner):
     body = f"s = Q @ K.T; print('shapes', Q.shape, K.shape); {SOFTMAX}; return w @ V"
     learner.write("scaled_dot_product_attention", body)

@@ -68,7 +68,7 @@ def questions(kind: str, edit: Edit) -> dict[str, Answer]:
         inputs = [p for p in probes(kind) if p.group == group]
         if inputs:
             wrong = [p.name for p in inputs if not _same(program(*p.args), right(*p.args))]
-            told = f"wrong on {len(wrong)} of {len(inputs)} inputs" if wrong else f"right on {len(inputs)} inputs"
+            told = f"wrong on {len(wrong)} of {len(inputs)} tried" if wrong else f"right on all {len(inputs)} tried"
             asked[f"Does it give the right numbers {words}?"] = Answer(not wrong, True, told)
     first = next((p for p in probes(kind) if p.group in ("plain", "masked")), None)
     if first is not None:

@@ -124,13 +124,20 @@ class Work:
         calls: Plan = {}
         if self.own_weights is not None:
             calls[ROW_SUMS] = [Probe("your own weights", "", (self.own_weights,))]
-        masks = {n: self._mask(n) for n in PAIRS}
+        masks = {n: self.mask(n) for n in PAIRS}
         pairs = [Probe(f"pair {n}", "", (*_for_pair(n), m)) for n, m in masks.items() if m is not None]
         if pairs:
             calls[ATTENTION] = pairs
         return run_file(self.path, plan=calls)
 
-    def _mask(self, n: int) -> Array | None:
+    @cached_property
+    def blocks(self) -> bool:
+        """Whether True means blocked in the learner's attention."""
+        records = self.run.records.get(ATTENTION)
+        found = diagnose(ATTENTION, ATTENTION, probes(ATTENTION), records) if records else []
+        return any(f.id == "mask-inverted" for f in found)
+
+    def mask(self, n: int) -> Array | None:
         record = self.run.records.get(MASK, {}).get(f"n = {n}, for the pair", {})
         value = record.get("value", {})
         if "data" not in value or value["shape"] != [n, n]:
@@ -236,17 +243,23 @@ def scaling_step(work: Work) -> list[Finding]:
     return []
 
 
+CONVENTION = {"mask-inverted", "mask-as-bias"}  # no mistake if mask and attention keep to it
+
+
 def mask_step(work: Work) -> list[Finding]:
+    """The two functions together; each by itself only if there is more to say than which way round True is."""
     found = _missing(work, MASK) or _checked(work, ATTENTION) + _checked(work, MASK)
-    if any(f.id == "error-not-written" for f in found):
+    bugs = [f for f in found if f.severity == "bug"]
+    if any(f.id.startswith("error-") for f in bugs):
         return found
     for n in PAIRS:
         weights, right = work.pair(n), evaluate(ATTENTION, (), Probe("", "", (*_for_pair(n), causal_mask(n))))
         assert right is not None
         if weights is None or not close((weights,), right):
-            return [_pair_finding(work, n, weights, right[0]), *(f for f in found if f.severity == "bug")]
-    together = {"mask-inverted", "mask-as-bias"}  # a convention of one's own, if both functions keep to it
-    return [f for f in found if f.severity != "bug" or f.id not in together]
+            pair = _pair_finding(work, n, weights, right[0])
+            named = [f for f in bugs if f.id not in CONVENTION]
+            return [pair] if pair.id == "mask-pair-opposite" or work.blocks or not named else named
+    return [f for f in found if f.severity != "bug"]
 
 
 def _pair_finding(work: Work, n: int, weights: Array | None, right: Array) -> Finding:
@@ -260,13 +273,27 @@ def _pair_finding(work: Work, n: int, weights: Array | None, right: Array) -> Fi
         told += f": {record['error']}: {record['message']}." if "error" in record else "."
         return Finding("mask-pair", "bug", "Step 4", told, hint, CAUSAL, evidence)
     evidence |= {"yours": {"weights": weights}, "right": {"weights": right}}
-    future = np.nan_to_num(np.triu(weights, 1), nan=1.0).sum()
-    past = np.nan_to_num(np.tril(weights)).sum()
-    if future > 1e-6 and past < 1e-6:
-        told = f"{call} sees the future only: your mask means the opposite of what your attention takes it for."
+    seen = np.nan_to_num(weights) > 1e-9
+    mask = work.mask(n)
+    kind = "" if mask is None or mask.dtype == bool else f" Your causal_mask({n}) is {mask.dtype}, not boolean."
+    if not np.tril(seen).any():
+        told = f"{call} sees the future only: your mask means the opposite of what your attention takes it for.{kind}"
         return Finding("mask-pair-opposite", "bug", "Step 4", told, hint, CAUSAL, evidence)
-    told = f"{call} " + ("sees the future." if future > 1e-6 else "gives other weights than the causal ones.")
-    return Finding("mask-pair", "bug", "Step 4", told, hint, CAUSAL, evidence)
+    if not np.triu(seen).any():
+        told, hint = "lets no position attend to itself.", "Where does the diagonal belong, and what is left for row 1?"
+    elif np.triu(seen, 1).any():
+        told, hint = (
+            "sees the future.",
+            "Which places lie above the diagonal, and does your attention block just those?",
+        )
+    else:
+        told = "gives other weights than the causal ones."
+    return Finding("mask-pair", "bug", "Step 4", f"{call} {told}{kind}", hint, CAUSAL, evidence)
+
+
+def _with_own_mask(work: Work, name: str) -> list[Finding]:
+    """A later function, whose mask may mean what it meant in step 4."""
+    return [f for f in _checked(work, name) if not (work.blocks and f.id == "mask-inverted")]
 
 
 def sentence_step(work: Work) -> list[Finding]:
@@ -336,8 +363,8 @@ def scaling_shown(work: Work) -> list[Line]:
         return []
     lines: list[Line] = [
         [("     Your two functions, medians over 320 queries, unit-normal Q and K:", "")],
-        [("        dk   largest weight          |dL/dQ|", "bold")],
-        [("             ÷ √dk   without    ÷ √dk   without", "bold")],
+        [("        dk   largest weight          |dL/dQ|  (L: a random sum of the outputs)", "bold")],
+        [("             ÷ √dk   without    ÷ √dk   without  largest weight, without", "bold")],
     ]
     for dk, w1, g1, w2, g2 in table:
         bar = "█" * round(20 * w2)
@@ -384,6 +411,9 @@ def sentence_shown(work: Work) -> list[Line]:
         bar = "█" * round(20 * inner[first])
         told_row = f"{words[first]} {inner[first]:.2f}, {words[second]} {inner[second]:.2f}"
         lines.append([(f"     {word:>9}   {told_row:<30}{bar}", "")])
+    lines += wrap(
+        "What a row lacks to 1 lies on the marks at the sentence's ends: heads look there if nothing fits.", "     "
+    )
     if not sentence_step(work):
         why = ACCEPTED[work.said("row"), work.said("it_looks_at")]
         lines += [
@@ -445,9 +475,9 @@ STEPS = [
     Step("remove the scaling, and predict the symptom", "vanishing_gradients", scaling_step, scaling_shown),
     Step("the causal mask, with your attention", "causal_mask", mask_step, mask_shown),
     Step("a real sentence", "real_sentence", sentence_step, sentence_shown, picture=True),
-    Step("several heads", "multi_head", lambda work: _checked(work, "multi_head_attention")),
+    Step("several heads", "multi_head", lambda work: _with_own_mask(work, "multi_head_attention")),
     Step("another source", "self_vs_cross", lambda work: _checked(work, "cross_attention")),
-    Step("the backward pass, by hand", "gradient_check", lambda work: _checked(work, f"{ATTENTION}_backward")),
+    Step("the backward pass, by hand", "gradient_check", lambda work: _with_own_mask(work, f"{ATTENTION}_backward")),
     Step("why three projections? what breaks if V = K", "three_projections", last_step, three_shown),
 ]
 assert set(KINDS) <= set(plan())

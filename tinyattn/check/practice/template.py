@@ -57,16 +57,19 @@ def attention_without_scaling(Q, K, V):
 
 
 def causal_mask(n):
-    """A boolean (n, n) array that goes with your attention: position i attends to j ≤ i only."""
+    """A boolean (n, n) array that goes with your attention: position i attends to j ≤ i only.
+
+    What True means, may attend or blocked, is your choice; keep to it.
+    """
     raise NotImplementedError
 
 
 # Step 5: a sentence ---------------------------------------------------------------------------
 # The check runs your function on "{sentence}"
-# first with raw embeddings as Q = K = V, then with Q, K and V of a trained head, and draws the weights.
+# first with raw embeddings as Q = K = V, then with Q, K and V of a trained head, and shows which words look where.
 
-row = "it"  # the word that asks; another row is as good
-it_looks_at = ""  # read it off the second picture: which word does that row attend to most?
+row = "it"  # the word that asks; another row with a clear peak is as good
+it_looks_at = ""  # read it off the table: which word does that row attend to most?
 
 
 # More, step 6: several heads ------------------------------------------------------------------
