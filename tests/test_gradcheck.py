@@ -112,7 +112,7 @@ def test_tuples_are_checked_each():
 
 
 def test_inputs_and_outputs_must_fit():
-    with pytest.raises(TypeError, match="input 0 is int64"):
+    with pytest.raises(TypeError, match=r"input 0 is int\d+"):
         ta.gradcheck(lambda x: x, np.array([1, 2]))
     with pytest.raises(TypeError, match="returned ndarray"):
         ta.gradcheck(lambda x: x.numpy(), X)

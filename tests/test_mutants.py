@@ -478,7 +478,7 @@ ENGINE = [  # function, what it says, what the mutant says, what kills it
     ("unbroadcast", "g.astype(x.dtype)", "g", copies_are_summed),
     ("own", "np.array(g)", "g", gradients_are_ones_own),
     ("gradients", "np.array(g)", "g", gradients_are_ones_own),
-    ("Tensor.backward", "old._data + g._data", "g._data", gradients_are_ones_own),
+    ("own", "before._data + g", "g", gradients_are_ones_own),
 ]
 
 

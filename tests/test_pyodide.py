@@ -7,7 +7,7 @@ import pytest
 from test_page import MISSING, WEB, WHEELS
 
 SITE = os.environ.get("TINYATTN_WASM_SITE", "")  # pytest and hypothesis as pure Python: see CONTRIBUTING.md
-PARTS = ["test_tensor", "test_attention", "test_draw", "test_check_diagnosis", "test_cells"]
+PARTS = ["test_attention", "test_gradcheck", "test_check_game", "test_cells"]
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not here: {', '.join(MISSING)}")
