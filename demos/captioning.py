@@ -258,7 +258,7 @@ def plot_looks(figure, model, scenes, chosen):
 
 
 def main(demo):
-    steps, width, batch, lr = (220, 48, 16, 6e-3) if demo.quick else (500, 64, 32, 5e-3)
+    steps, width, batch, lr = (220, 48, 16, 6e-3) if demo.quick else (700, 64, 32, 3e-3)
     count, seeds = (100 if demo.quick else 500), range(demo.seed, demo.seed + 3)
     figures, covered, shown = [], [], None
     for seed in demo.track(seeds, "learning to describe"):
