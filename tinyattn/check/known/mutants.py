@@ -135,9 +135,9 @@ MUTANTS = [
     Mutant(
         "no-max-subtraction",
         "exp is taken of raw scores and overflows past 709 (float64) or 88 (float32): "
-        "right on ordinary input, but not stable",
+        "this alone is right on small scores, but not stable",
         "softmax(s) = softmax(s − c) for any c. Which c, one per row, makes overflow impossible?",
-        ROWS,
+        SCORE,
         ({"shift": "pass"},),
     ),
     Mutant(
@@ -497,8 +497,8 @@ MUTANTS = [
     ),
     Mutant(
         "cross-sources-swapped",
-        "queries and context have changed sides: X must ask, and the context supply keys and values",
-        "How many rows must the output have: as many as X, or as the context?",
+        "the sources are swapped: Q must come from X, which asks, K and V both from the context, which answers",
+        "Go through Q, K and V one by one: which of the two sequences does each come from?",
         CROSS,
         tuple(
             {"sources": f"Q, K, V = {q} @ Wq, {k} @ Wk, {v} @ Wv"}
