@@ -135,7 +135,7 @@ MUTANTS = [
     Mutant(
         "no-max-subtraction",
         "exp is taken of raw scores and overflows past 709 (float64) or 88 (float32): "
-        "this alone is right on small scores, but not stable",
+        "right on ordinary input, but not stable",
         "softmax(s) = softmax(s − c) for any c. Which c, one per row, makes overflow impossible?",
         SCORE,
         ({"shift": "pass"},),
