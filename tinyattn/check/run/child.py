@@ -117,6 +117,7 @@ def live(task: Work, out: int) -> NoReturn:  # pragma: no cover
         os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
         _limit()
         Own.process = True
+        sys.settrace(None)  # a measure of coverage would end with this process, and makes it several times slower
         with open(out, "w", encoding="utf-8") as file:
 
             def write(record: dict[str, Any]) -> None:
