@@ -151,7 +151,7 @@ def smollm2(torch: Any, rounds: int) -> None:
             print(f"largest difference of the logits: {difference:.1e}")
         report(f"SmolLM2, one more token after {start}", t.interleaved(functions, rounds), "tinyattn, tokens a second")
         parameters = sum(p._data.nbytes for p in model.parameters())
-        kept = sum(K._data.nbytes + V._data.nbytes for K, V in cache._seen.values())
+        kept = sum(K._data.nbytes + V._data.nbytes for K, V in cache._text.layers)
         t.table(
             ["SmolLM2, arrays", "MB"],
             [

@@ -6,6 +6,7 @@ import json
 import linecache
 import math
 import re
+import sys
 import traceback
 from pathlib import Path
 
@@ -21,6 +22,16 @@ from tinyattn.check.judge.outcome import close, evaluate
 from tinyattn.check.known import mutants, reference
 from tinyattn.check.known.probes import KINDS, probes
 from tinyattn.check.run import child
+
+
+@pytest.fixture(autouse=True)
+def untraced():
+    """The search has a limit of processor time, and a measure of coverage makes it several times slower."""
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(trace)
+
 
 SDPA = "scaled_dot_product_attention"
 
