@@ -45,6 +45,27 @@ def test_a_form_is_read_and_judged(tmp_path, source, entry, verdict, words):
         assert any(word in said for word in words[0].split(",")), said
 
 
+@pytest.mark.skipif(not TORCH, reason="torch is not installed")
+def test_a_session_that_has_used_pytorchs_threads_can_check():
+    # the threads are not there in a fork, and a product that is shared out would wait for them for ever
+    session = """
+import torch, tinyattn as ta
+large = torch.ones(600, 600)
+assert torch.get_num_threads() == 1 or float((large @ large).softmax(-1).sum()) > 0
+def attention(Q, K, V):
+    return torch.softmax(Q @ K.transpose(-2, -1) / Q.shape[-1] ** 0.5, -1) @ V
+print(ta.check(attention).verdict)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", session],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "2"},
+    )
+    assert run.stdout.splitlines()[-1:] == ["correct"], run.stdout + run.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

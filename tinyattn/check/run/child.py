@@ -116,6 +116,8 @@ def live(task: Work, out: int) -> NoReturn:  # pragma: no cover
         sys.stdin, sys.stdout, sys.stderr = (open(os.devnull, mode, encoding="utf-8") for mode in ("r", "w", "w"))  # noqa: SIM115
         os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
         _limit()
+        if torch := sys.modules.get("torch"):  # a fork has none of the threads that PyTorch would wait for
+            torch.set_num_threads(1)
         Own.process = True
         sys.settrace(None)  # a measure of coverage would end with this process, and makes it several times slower
         with open(out, "w", encoding="utf-8") as file:
