@@ -270,17 +270,14 @@ class Fonts:
     def __init__(self, texts: Iterable[str]) -> None:
         from matplotlib import font_manager, ft2font
 
-        files = {
-            font.name: font.fname
-            for font in font_manager.fontManager.ttflist
-            if not re.search("Emoji|Last Resort", font.name)
-        }
+        installed = {font.name for font in font_manager.fontManager.ttflist}
+        others = sorted(name for name in installed if not re.search("Emoji|Last Resort", name))
         self.families, self.missing = ["DejaVu Sans"], set()
         glyphs: dict[str, Any] = {}
         for c in sorted({c for text in texts for c in text if not c.isascii()}):
-            for family in [*self.families, *sorted(files)]:
-                if family not in glyphs:
-                    glyphs[family] = ft2font.FT2Font(files[family]).get_charmap() if family in files else {}
+            for family in [*self.families, *others]:
+                if family not in glyphs:  # of a family's files the one that will draw
+                    glyphs[family] = ft2font.FT2Font(font_manager.findfont(family)).get_charmap()
                 if ord(c) in glyphs[family]:
                     self.families += [family] * (family not in self.families)
                     break
