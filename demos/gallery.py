@@ -19,7 +19,7 @@ def heads(rng, n, dk, scale):
     Q, K, V = (ta.Tensor(rng.normal(size=(n, dk)), requires_grad=True, name=name) for name in "QKV")
     title = "divided by √dk" if scale is None else "not scaled"
     attention = region(ta.scaled_dot_product_attention, title)
-    return (attention(Q, K, V, scale=scale) * rng.normal(size=(n, dk))).sum()
+    return (attention(Q, K, V, scale=scale) * ta.Tensor(rng.normal(size=(n, dk)), name="C")).sum()
 
 
 def gradients(path):

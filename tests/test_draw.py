@@ -141,7 +141,7 @@ def test_rounds_of_several_steps_are_found_and_what_is_not_alike_stays():
     assert ends.count(("W", "@ × 50")) == 1
     assert len(drawing(ta.sum(h), fold=False).nodes) == 3 + 150 + 1
     x = leaf(2, 3, name="x")  # each reads x alone, as three projections do: this is no loop
-    assert len(drawing(ta.sum(ta.stack([ta.sin(x) for _ in range(100)]))).nodes) == 203
+    assert len(drawing(ta.sum(ta.stack([ta.sin(x) for _ in range(100)]))).nodes) == 103
 
 
 def test_a_graph_without_repetitions_is_not_drawn_beyond_a_limit(tmp_path, capsys):
@@ -234,7 +234,7 @@ def test_depth_opens_boxes_and_fold_closes_them():
 
 def test_parameters_stand_in_their_modules_frames_with_their_paths():
     block, x = ta.nn.TransformerBlock(16, 4, rng=0), ta.Tensor(np.ones((2, 5, 16)), name="x")
-    d = drawing(ta.sum(block(x, mask=ta.causal_mask(5))))
+    d = drawing(ta.sum(block(x, mask=ta.causal_mask(5))), fold=False)
     for name, p in block.named_parameters():
         (node,) = d.named(name) or [n for n, rows in d.nodes.items() if name in rows]
         lines = d.source.splitlines()
@@ -243,6 +243,29 @@ def test_parameters_stand_in_their_modules_frames_with_their_paths():
         assert f"{p.shape}" in d.nodes[node]
     assert d.rows("Wq")[0] == "attention.q_proj.weight"
     assert d.rows("blocked = ~mask") == ["(5, 5) bool"]
+
+    class Mine(ta.nn.Module):
+        def __init__(self):
+            self.own = [leaf(3, 3)]
+
+        def forward(self, x):
+            return x @ self.own[0]
+
+    assert drawing(Mine()(leaf(2, 3, name="x"))).rows("own.0") == ["(3, 3)"]
+
+
+def test_a_block_at_a_glance_has_its_layers_as_boxes_that_tell_what_is_in_them():
+    block, x = ta.nn.TransformerBlock(16, 4, rng=0), ta.Tensor(np.ones((2, 5, 16)), name="x")
+    d = drawing(ta.sum(block(x)))
+    assert len(d.nodes) <= 30
+    assert d.rows("q_proj: Linear") == ["272 parameters", "→ (2, 5, 16)", "Wq, bias"]
+    assert d.named("weights = softmax")
+    inside = drawing(gpt_loss(), show="gradients").rows("blocks: TransformerBlock × 4")[-1]
+    assert inside == "norm1, attention (Wq Wk Wv softmax Wo), norm2, feed_forward"
+    rnn = drawing(
+        ta.sum(ta.nn.RNN(3, 4, rng=0)(np.ones((1, 9, 3)))[0])
+    )  # a layer of many calls: its weights are one box
+    assert len(rnn.nodes) <= 16
 
 
 def test_attention_is_named_as_its_formula_and_an_array_is_one_node():
@@ -253,6 +276,7 @@ def test_attention_is_named_as_its_formula_and_an_array_is_one_node():
     d = drawing(ta.sum(ta.scaled_dot_product_attention(*(X @ W for W in weights), ta.causal_mask(5))))
     (array,) = d.named("array")
     assert [a for a, _, _ in d.edges].count(array) == 3
+    assert d.named("Q = @") and d.named("K = @") and d.named("V = @")
     chain = ["scores = @", "scaled = *", "masked = masked fill", "weights = softmax", "output = @"]
     ends = {(d.nodes[a][0], d.nodes[b][0]) for a, b, _ in d.edges}
     assert set(itertools.pairwise(chain)) <= ends
@@ -262,6 +286,36 @@ def test_attention_is_named_as_its_formula_and_an_array_is_one_node():
     assert {"Q = swapaxes", "K = swapaxes", "V = swapaxes"} <= {
         rows[0] for rows in drawing(mha(ta.Tensor(X))).nodes.values()
     }
+
+
+def test_a_node_is_an_array_and_not_its_numbers():
+    X, same, W = np.ones((3, 4)), np.ones((3, 4)), leaf(4, 4, name="W")
+    assert len(drawing(ta.sum(X @ W + X @ W + X @ W)).named("array")) == 1
+    assert len(drawing(ta.sum(X @ W + same @ W)).named("array")) == 2
+    assert len(drawing(ta.sum(np.ones((3, 4)) @ W + np.ones((3, 4)) @ W)).named("array")) == 2  # freed at once
+    before = X @ W
+    X += 1  # the same array, but other numbers went into the graph
+    assert len(drawing(ta.sum(before + X @ W)).named("array")) == 2
+    first, second = ta.nn.Linear(4, 2, rng=0), ta.nn.Linear(4, 2, rng=1)
+    assert len(drawing(ta.sum(first(X) + second(X))).named("constant")) == 1
+    assert len(drawing(ta.sum(first(X) + second(X.copy()))).named("constant")) == 2
+    a, b = ta.Tensor(X), ta.Tensor(X)  # two tensors
+    assert len(drawing(ta.sum(a @ W + b @ W + a @ W)).named("constant")) == 2
+
+
+def test_what_only_rearranges_is_told_on_its_edge():
+    x = leaf(3, 4, name="x")
+    d = drawing(ta.sum(x.reshape(1, 4, 3).swapaxes(0, 2) * 2.0))
+    assert [rows[0] for rows in d.nodes.values()] == ["x", "2", "*", "sum"]
+    assert [text.strip() for text in d.labels.values()] == ["as (3, 4, 1)"]
+    assert [text.strip() for text in drawing(x @ x.mT.reshape(4, 3)).labels.values()] == ["transposed"]
+    assert not drawing(x + x.mT.mT).labels
+    d = drawing([x.mT, x.reshape(12)])  # results have boxes, and so has what has a name
+    assert [rows[0] for rows in d.nodes.values()] == ["x", "xᵀ", "reshape"]
+    assert [n for n in d.style if "peripheries" in d.style[n]] == ["n1", "n2"]
+    y = x.reshape(12)
+    y.name = "y"
+    assert drawing(ta.sum(y)).named("y = reshape")
 
 
 def test_a_closed_graph_and_an_open_one_have_the_same_gradients():
@@ -287,7 +341,7 @@ def test_edges_carry_gradients_and_slopes():
     assert {("x", "× 3"), ("b = *", "× 2"), ("b = *", "× 5")} <= labels
     y = leaf(4, name="y")
     d = drawing(ta.sum(y * 1e-6 + y * 2.0), show="gradients")
-    assert sorted(text.strip() for text in d.labels.values()) == ["1.0e-06", "2.0e+00"]
+    assert sorted(text.strip() for text in d.labels.values()) == ["1.0e-06 dies: × 1e-06", "2.0e+00"]
     wide = [float(width) for width in re.findall(r"penwidth=(\S+) edgetooltip", d.source)]
     assert min(wide) < 1.5 < 3 < max(wide)
 
@@ -429,6 +483,33 @@ def test_where_the_gradient_dies_without_scaling():
     assert fills[None][0] >= 6  # softmax is alive in both,
     assert fills[1.0][0] <= 4  # the queries before it are not
     assert fills[None][1] == fills[1.0][1] == 8
+
+
+def test_a_graph_says_where_the_gradient_dies():
+    said = lambda source: re.search(r"the gradient [^<]*?(?=\s*</B>)", source)[0].replace("\xa0", " ")
+    rng = np.random.default_rng(0)
+    Q, K, V = (ta.Tensor(rng.normal(size=(16, 512)), requires_grad=True, name=name) for name in "QKV")
+    for scale, expected in ((None, "nowhere"), (1.0, "at scaled_dot_product_attention: weights = softmax")):
+        d = drawing(ta.sum(ta.scaled_dot_product_attention(Q, K, V, scale=scale) * V), show="gradients")
+        assert said(d.source) == f"the gradient dies {expected}"
+        assert (graph.DYING in d.source) == (scale == 1.0)
+    x = leaf(5_000, name="x")
+    assert said(drawing((x * x).mean(), show="gradients").source) == "the gradient dies nowhere"  # spread, not lost
+    assert said(drawing(ta.sum(x * 0.0), show="gradients").source) == "the gradient dies at *"
+    t = x
+    for _ in range(30):
+        t = t * 0.5
+    assert said(drawing(ta.sum(t), show="gradients").source) == "the gradient fades op by op, to 2e-09 at *"
+    h = ta.Tensor(np.zeros((1, 3)))  # the first state of a recurrent net: weights get nothing there, but elsewhere
+    W = leaf(3, 3, name="W")
+    assert said(drawing(ta.sum(ta.tanh(h @ W + 1.0) @ W), show="gradients").source) == "the gradient dies nowhere"
+    assert "dies at" in draw_graph(vanished_gpt(), show="gradients").source
+
+
+def vanished_gpt():
+    model, ids = ta.nn.GPT(11, 8, 16, 4, 2, rng=0), np.random.default_rng(0).integers(0, 11, (2, 8))
+    model.blocks[1].attention.q_proj.weight.data *= 1e5
+    return ta.cross_entropy(model(ids), ids)
 
 
 def test_the_backward_pass_is_a_graph_of_its_own_hue_and_names():

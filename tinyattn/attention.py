@@ -80,6 +80,9 @@ def _prepare(Q: TensorLike, K: TensorLike, V: TensorLike, scale: Any, mask: Mask
     """The inputs with the default scale, and with zeros where a NaN could only meet a weight of 0."""
     Q, K, V = floating(Q), floating(K), floating(V)
     shape = scores_shape(Q, K, V)
+    for x, letter in zip((Q, K, V), "QKV"):
+        if x._node is not None:
+            x.name = x.name or letter  # as drawings and messages call them
     if scale is None:
         scale = 1 / math.sqrt(Q.shape[-1] or 1)
     elif not isinstance(scale, (Tensor, np.ndarray)):

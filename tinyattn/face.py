@@ -12,7 +12,7 @@ import numpy as np
 from . import habits, refusals
 from .methods import Methods
 from .text import html_table, printed
-from .values import Array, Shape, TensorLike, numeric
+from .values import Array, Shape, TensorLike, constant, numeric
 
 NUMPY: dict[str, Callable[..., Any]] = {}  # what np.f(tensor) runs, by the name of f: ops.py and einsum.py fill it
 
@@ -97,7 +97,7 @@ class Face(Methods, Elsewhere):
 
     @classmethod
     def _from(cls, x: TensorLike) -> Self:
-        return x if isinstance(x, cls) else cls._wrap(numeric(x))
+        return x if isinstance(x, cls) else cls._wrap(constant(x))
 
     @property
     def requires_grad(self) -> bool:

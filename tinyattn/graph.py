@@ -17,7 +17,7 @@ import numpy as np
 from . import refusals, values
 from .face import Face
 from .modes import current_region, recording, region
-from .values import HALF, Array, Gradient, Rule, clock, narrowed, numeric, unbroadcast, widened
+from .values import HALF, Array, Gradient, Rule, clock, constant, narrowed, unbroadcast, widened
 
 __all__ = ["Tensor", "grad", "gradients"]
 Flow: TypeAlias = "tuple[Tensor, Any]"  # (t, dL/dt), an array or, under create_graph, a Tensor
@@ -92,7 +92,7 @@ def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
             if x._lent:
                 lent = True
         else:
-            x = x if isinstance(x, (float, int)) else numeric(x)  # Python's numbers leave float32 at float32
+            x = x if isinstance(x, (float, int)) else constant(x)  # Python's numbers leave float32 at float32
             arrays.append(x)
         kept.append(x)
     record = record and recording.get()

@@ -19,6 +19,7 @@ So a graph never computes with values that it did not read, and nothing is copie
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -102,6 +103,23 @@ def numeric(data: Any) -> Array:
             f"got {type(data).__name__}"
         )
     return array
+
+
+_sources: dict[int, tuple[Any, Any]] = {}  # id of a copy: weak references to the copy, and to what it is a copy of
+
+
+def constant(data: Any) -> Array:
+    """A copy as `numeric` makes it, which remembers of which array: in a drawing, one array is one node."""
+    array = numeric(data)
+    if isinstance(data, np.ndarray):
+        at = id(array)
+        _sources[at] = weakref.ref(array, lambda _: _sources.pop(at, None)), weakref.ref(data)
+    return array
+
+
+def source(array: Array) -> Any:
+    """What is one and the same for all constants that are copies of one array."""
+    return _sources.get(id(array), (None, array))[1]
 
 
 def unbroadcast(g: Any, x: Any, name: str) -> Any:

@@ -10,14 +10,13 @@ from ..graph import Tensor
 from ..text import Line, Shown
 from ..values import Array, TensorLike
 from .folding import Box, boxes
-from .steps import Step, collect, formula, rules, slopes, typical
+from .steps import Step, collect, dies, formula, rules, slopes, typical
 from .words import called
 
 __all__ = ["explain"]
 
 MOST = 200  # steps that are told one by one; of longer computations, loops are told once
 TINY, HUGE = 1e-6, 1e6  # beside the gradient that the pass starts with
-FALL = 1e-3  # what an op passes on of the gradient that arrives, where it dies
 
 
 def explain(output: Tensor, gradient: TensorLike | None = None) -> Shown:
@@ -73,7 +72,7 @@ def _entry(box: Box, number: str, names: dict[Step, str], readers: int, first: f
         rule = f" = {argument}" * (argument not in ("d", name)) + (
             f" = {written[argument]}" if argument in written else ""
         )
-        marks = [*_marks(x, share, first), *_fall(step.slope, share)]
+        marks = [*_marks(x, share, first), *_fall(step, i)]
         lines.append([(space + name, ""), (rule, "cyan"), (f": {_size(share)}", ""), *marks])
     return lines
 
@@ -104,8 +103,9 @@ def _marks(step: Step, g: Array, first: float) -> Line:
     return [(f"   {marks[0]}", "dim")] if marks else []
 
 
-def _fall(g: Array, share: Array) -> Line:
-    arrived, passed = typical(g), typical(share)
-    if 0 < passed < FALL * arrived < np.inf:
-        return [(f"   ← it dies here: {passed / arrived:.0e} of what arrived is passed on", "bold red")]
-    return []
+def _fall(step: Step, i: int) -> Line:
+    share = step.shares[i]
+    if share is None or step.slope is None or not share.any() or not dies(step, i):
+        return []
+    passed = typical(share) / typical(step.slope)
+    return [(f"   ← it dies here: {passed:.0e} of what arrived is passed on", "bold red")]

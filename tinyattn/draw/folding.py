@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -10,8 +11,9 @@ from .steps import Frame, Step
 
 __all__ = ["Box", "Edge", "Fold", "Folded", "boxes", "fold"]
 
-OPEN_AT_MOST = 80  # boxes with which everything is open, if nobody says how deep to go
-ELSE_AT_MOST = 16  # and the boxes of a picture that is an overview
+AT_A_GLANCE = 32  # boxes with which everything is open, if nobody says how deep to go
+OPEN_AT_MOST = 80  # where nothing but the steps of functions could be closed
+ELSE_AT_MOST = 16  # boxes of a picture that is an overview
 LONGEST = 16  # steps in one round of a loop that is recognised
 
 Fold: TypeAlias = "bool | str | Collection[str] | None"
@@ -34,7 +36,7 @@ class Edge(NamedTuple):
     end: Box
     step: Step  # that reads
     k: int  # which of its inputs this is
-    turned: bool  # whether a transposition, which has no box, lies between
+    between: list[Step]  # that only rearrange, and have no box: the nearest to the reader first
 
 
 @dataclass(eq=False)
@@ -48,7 +50,8 @@ def fold(steps: Sequence[Step], depth: int | None, closed: Fold) -> Folded:
     """The boxes and edges of a drawing.
 
     depth: how many frames inside each other are open. closed: names of frames that are not; True: what repeats is
-    drawn once; False: nothing is folded. None: all is open if that makes few boxes; else the boxes of an overview.
+    drawn once; False: nothing is folded. None: all is open if that makes few boxes; else layers of one op, as Linear,
+    are a box each, with their parameters; if there still are many, the boxes of an overview.
     """
     names = {closed} if isinstance(closed, str) else set() if closed is None or isinstance(closed, bool) else {*closed}
 
@@ -58,8 +61,15 @@ def fold(steps: Sequence[Step], depth: int | None, closed: Fold) -> Folded:
     if closed is False or depth is not None:
         return to(depth, closed is not False)
     whole = to(None, closed is True)
-    if len(whole.boxes) <= OPEN_AT_MOST:
+    if len(whole.boxes) <= AT_A_GLANCE:
         return whole
+    results = Counter(frame for step in steps if step.op for frame in step.frames)
+    calls = Counter(frame.module for frame in results)
+    layers = {frame for frame in results if frame.module and calls[frame.module] == results[frame] == 1}
+    most = AT_A_GLANCE if layers else OPEN_AT_MOST
+    some = boxes(steps, lambda level, frame: frame in layers or bool(_called(frame) & names), closed is True)
+    if len(some.boxes) <= most:
+        return some
     deepest = max((len(step.frames) for step in steps), default=0)
     overviews = [to(d, True) for d in range(min(deepest, 8), -1, -1)]
     return next((found for found in overviews if len(found.boxes) <= ELSE_AT_MOST), overviews[-1])
@@ -94,15 +104,16 @@ def boxes(steps: Sequence[Step], shut: Callable[[int, Frame], bool], repeats: bo
             if place[a] < place[b] and (plain or (a, b) not in seen):
                 edges.append((a, b, step, k))
                 seen.add((a, b))
-    hidden = {box for box in made.values() if box.frame is None and box.step.transposes and not box.step.name}
+    hidden = {box for box in made.values() if box.frame is None and box.step.passes}
     source = {b: a for a, b, _, _ in edges if b in hidden}
     passed = []
     for a, b, step, k in edges:
-        turned = a in hidden
+        between = []
         while a in hidden and a in source:
+            between.append(a.step)
             a = source[a]
         if b not in hidden:
-            passed.append(Edge(a, b, step, k, turned))
+            passed.append(Edge(a, b, step, k, between))
     read = {edge.start for edge in passed} | {edge.end for edge in passed}
     return Folded([box for box in made.values() if box not in hidden or box in read], passed, counts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,22 @@ from ..graph import Tensor
 from ..text import VIRIDIS, color
 from . import folding, page, render
 from .folding import Box, Edge, Fold, Folded
-from .steps import Frame, Step, collect, slopes, typical
-from .words import closed, details, escaped, gradients_of, heading, padded, quoted, small, spread, tooltip
+from .steps import Frame, Step, collect, dies, slopes, typical
+from .words import (
+    closed,
+    details,
+    escaped,
+    gradients_of,
+    heading,
+    inside,
+    padded,
+    quoted,
+    rearranged,
+    small,
+    spread,
+    tooltip,
+    where,
+)
 from .words import title as title_of
 
 if TYPE_CHECKING:
@@ -26,6 +41,8 @@ COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
 COMPUTED, PARAMETER, CONSTANT, NOT_FINITE = "#d6e6f4", "#fddcae", "#ececec", "#ff8f8f"
 BACKWARD = "#ead7f2"
 MOST = 1_000  # boxes that are drawn: dot needs minutes for more, and nobody reads them
+DYING = "#c1121f"  # an edge on which a gradient dies
+FAINT = 1e-6  # beside the largest gradient
 DECADES = 8  # of the colours, unless limits are given
 
 
@@ -102,6 +119,7 @@ class _Drawing:
         sizes = [typical(step.slope) for step in steps if step.slope is not None and not step.rounding]
         high = max((size for size in sizes if np.isfinite(size)), default=0.0) or 1.0
         self.low, self.high = np.log10(limits) if limits else (np.log10(high) - DECADES, np.log10(high))
+        self.dying = {step for step in steps for k in range(len(step.shares)) if dies(step, k)}
         self.arriving: dict[Step, dict[Step, float]] = {}  # what each reader adds to a step's gradient, if one number
         for step in steps:
             for x, share in zip(step.inputs, step.shares):
@@ -148,13 +166,14 @@ class _Drawing:
         rows = [*closed(box, self.show)] if box.frame else [heading(box), *details(box, self.show)]
         if self.show == "gradients":
             rows += [small(escaped(row)) for row in self.gradient(box)]
+        rows += [small(escaped(text)) for text in [box.frame and inside(box)] if text]
         rim = " peripheries=2" if self.ends & set(box.steps) else ""
         address = f' URL="{link(box.frame)}"' if link and box.frame else ""
         return f"{name} [label=<{'<BR/>'.join(rows)}> {self.style(box)}{rim}{address} tooltip={quoted(tooltip(box))}]"
 
     def edge(self, names: dict[Box, str], edge: Edge) -> str:
-        start, end, step, k, turned = edge
-        told, label = [], "transposed" * turned
+        start, end, step, k, between = edge
+        told, label = [], rearranged(between)
         if len(step.inputs) > 1 and end.frame is None and step.op not in COMMUTATIVE:
             told.append(f"headlabel={k + 1}")  # where the order of the operands matters
         share = step.shares[k] if step.shares else None
@@ -164,6 +183,9 @@ class _Drawing:
                 label += f" × {share.item() / step.slope.item():.4g}"  # the slope of this one operation
             elif len(self.arriving[x]) > 1 and start.frame is None and end.frame is None:
                 label += f" {size:.1e}" if size else " 0"
+            if start.frame is None and end.frame is None and dies(step, k):
+                label += f" dies: × {size / typical(step.slope):.0e}" if size else " dies"
+                told.append(f'color="{DYING}" fontcolor="{DYING}"')
             told.append(f"penwidth={self.thickness(size):.1f}" + " style=dashed" * (size == 0))
             told.append(f"edgetooltip={quoted('what it carries back: ' + spread(share))}")
         told += [f'label=" {label} "'] if label else []
@@ -221,7 +243,7 @@ class _Drawing:
             elif size is not None:
                 look += "dashed"
         look = look if look.endswith("dashed") else look + "filled"
-        bold = " penwidth=2" if box.frame else ""
+        bold = " penwidth=2" + f' color="{DYING}"' * (not self.dying.isdisjoint(box.steps)) if box.frame else ""
         return f'style="{look}" fillcolor="{fill}" fontcolor="{ink}"{bold}'
 
     def legend(self) -> str:
@@ -242,7 +264,21 @@ class _Drawing:
         table = f'<TABLE BORDER="0" CELLSPACING="2"><TR>{cells}</TR></TABLE>'
         name = f'<FONT POINT-SIZE="14" COLOR="black"><B>{padded(self.title)}</B></FONT>'
         head = f"<TR><TD>{name}</TD></TR>" if self.title else ""
-        return f'<TABLE BORDER="0">{head}<TR><TD>{table}</TD></TR></TABLE>'
+        verdict = f'<FONT COLOR="{DYING if self.dying else "#555555"}"><B>{padded(self.verdict(), 120)}</B></FONT>'
+        foot = f"<TR><TD>{verdict}</TD></TR>" if self.show == "gradients" else ""
+        return f'<TABLE BORDER="0">{head}<TR><TD>{table}</TD></TR>{foot}</TABLE>'
+
+    def verdict(self) -> str:
+        """Where the gradient dies, in words."""
+        if places := Counter(where(step) for step in self.dying if step.op):
+            told = ", ".join(name + f" × {n}" * (n > 1) for name, n in places.most_common(2))
+            return f"the gradient dies at {told}" + f", and {len(places) - 2} more" * (len(places) > 2)
+        sizes = {step: typical(step.slope) for step in self.steps if step.slope is not None and not step.rounding}
+        alive = {step: size for step, size in sizes.items() if step.op and 0 < size < np.inf}
+        least = min(alive, key=alive.__getitem__, default=None)
+        if least and alive[least] < FAINT * max(alive.values()):
+            return f"the gradient fades op by op, to {alive[least]:.0e} at {where(least)}"
+        return "the gradient dies nowhere"
 
     def page(self) -> bytes:
         """An HTML page with a picture for each frame that can be opened: that one open, with those around it."""

@@ -17,7 +17,7 @@ from ..graph import Tensor, as_tensor, shares, wrap
 from ..nn import Module
 from ..values import Array
 
-__all__ = ["Frame", "Step", "collect", "formula", "rules", "slopes", "typical"]
+__all__ = ["Frame", "Step", "collect", "dies", "formula", "rules", "slopes", "typical"]
 
 
 @dataclass(eq=False)
@@ -47,6 +47,7 @@ class Step:
     slope: Array | None = None  # dL/d(it)
     shares: list[Array | None] = field(default_factory=list)  # what it passes on to each input, summed as broadcast
     rounding: bool = False  # whether the slope is rounding noise around 0
+    shown: bool = False  # whether it is an output, which always has a box
 
     @property
     def frames(self) -> tuple[Frame, ...]:
@@ -62,9 +63,14 @@ class Step:
         return self.node.op.name if self.node else ""
 
     @property
+    def passes(self) -> bool:
+        """Whether it has no box: a nameless one that only rearranges its input's numbers, which an edge can tell."""
+        return self.op in REARRANGED and not self.name and not self.shown
+
+    @property
     def transposes(self) -> bool:
         """Whether it is the matrices of its input, transposed."""
-        x = self.inputs[0].data if self.op in ("mT", "swapaxes", "transpose") else None
+        x = self.inputs[0].data if self.op in REARRANGED else None
         return x is not None and x.ndim > 1 and _is_transposed(self.data, x)
 
     @property
@@ -103,7 +109,10 @@ def collect(outputs: Sequence[Tensor], opened: Callable[[str, int], bool]) -> tu
             )
     collection = _Collection(opened)
     collection.add(outputs, None, None)
-    return collection.steps, [collection.known[t] for t in outputs]
+    ends = [collection.known[t] for t in outputs]
+    for end in ends:
+        end.shown = True
+    return collection.steps, ends
 
 
 class _Collection:
@@ -112,6 +121,7 @@ class _Collection:
         self.steps: list[Step] = []
         self.known: dict[Tensor, Step] = {}
         self.constants: dict[Any, Step] = {}
+        self.owners: dict[int, tuple[Array, str]] = {}  # of memory, by id: the first constant in it, and its name
         self.frames: dict[int, tuple[Any, Frame]] = {}
         self.backward: dict[Frame | None, Frame] = {}
         self.names: dict[int, tuple[Any, str]] = {}  # of modules and parameters: kept alive, so that ids stay theirs
@@ -161,22 +171,18 @@ class _Collection:
             return self.known[x]
         if np.ndim(x) == 0 and not isinstance(x, Tensor):
             return self.keep(None, Step(x, "", frame))
-        same = x if isinstance(x, Tensor) else (x.shape, x.dtype.str, x.tobytes())
+        data, name = (x._data, x.name or "") if isinstance(x, Tensor) else (x, "")
+        origin = values.source(data)  # an array that was copied at each use, and has perhaps changed between them
+        same = (id(data), name) if origin is data else (id(origin), data.shape, data.dtype.str, data.tobytes())
         if same not in self.constants:
-            name = x.name or self.transposed(x) if isinstance(x, Tensor) else ""
-            self.constants[same] = self.keep(None, Step(x, name, frame))
+            base, called = self.owners.setdefault(id(data if data.base is None else data.base), (data, name))
+            turned = called and not name and data.ndim > 1 and _is_transposed(data, base)
+            self.constants[same] = self.keep(None, Step(x, f"{called}ᵀ" if turned else name, frame))
         step = self.constants[same]
         if frame is not step.frame:  # used in several places: it stands in the frame around them all
             shared = [f for f in step.frames if frame and f in frame.path_of_frames]
             step.frame = shared[-1] if shared else None
         return step
-
-    def transposed(self, x: Tensor) -> str:
-        """The name of a constant that is another one, transposed."""
-        for step in self.constants.values():
-            if step.name and x.ndim > 1 and step.data.ndim > 1 and _is_transposed(x._data, step.data):
-                return f"{step.name}ᵀ"
-        return ""
 
     def open(self, t: Tensor, node: Any, inputs: list[Step], frame: Frame | None) -> bool:
         """Take the steps inside a fused op in its place, where these are wanted."""
@@ -234,6 +240,8 @@ def _is_transposed(y: Array, x: Array) -> bool:
     return y.shape == x.mT.shape and y.strides == x.mT.strides and np.shares_memory(x, y)
 
 
+FALL = 1e-3  # what an op passes on of the gradient that arrives, where it dies
+REARRANGED = ("reshape", "swapaxes", "transpose", "mT", "expand_dims", "squeeze")
 SUMS = ("add", "sum", "reshape", "astype")  # with these the engine adds up shares, outside of all rules
 
 
@@ -304,6 +312,21 @@ def _walk(steps: Sequence[Step], start: Any, seen: Callable[[Array], Array]) -> 
                 dx = values.unbroadcast(next(passed_on)[1], x, step.node.op.name)
                 total[from_step] = total[from_step] + dx if from_step in total else dx
             step.shares.append(dx)
+
+
+def dies(step: Step, k: int) -> bool:
+    """Whether a step passes on to its input k less than a thousandth of the gradient that arrives at it.
+
+    In size or, where one number is spread over many as by a mean, in all. What is 0 but for rounding is none that
+    dies: it is 0 in theory, as the gradient of a key's bias; nor is a share of exactly 0 beside others that are not.
+    """
+    share = step.shares[k] if step.shares else None
+    x = step.inputs[k]
+    if share is None or step.slope is None or x.rounding or not (share.any() or x.slope is None or not x.slope.any()):
+        return False
+    arrived, passed = typical(step.slope), typical(share)
+    spread = max(1.0, np.count_nonzero(share) / (np.count_nonzero(step.slope) or 1))
+    return bool(passed * spread < FALL * arrived < np.inf)
 
 
 def typical(slope: Array) -> float:

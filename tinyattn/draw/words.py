@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..graph import Tensor
@@ -13,6 +15,10 @@ from .steps import Frame, Step, formula, rules
 SYMBOLS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**", "matmul": "@", "negative": "-"}
 SYMBOLS |= {"gelu_tanh": "gelu", "mT": "transpose"}
 LETTERS = {"dscores": "dS (scores)", "dweights": "dP (weights)", "doutput": "dO (output)"}  # as papers write them
+LANDMARKS = {
+    "softmax": "softmax",
+    "attention": "softmax",
+}  # ops by which one finds one's way
 ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": r"\\"})
 
 
@@ -39,13 +45,12 @@ def heading(box: Box) -> str:
     if step.node is None:
         if not isinstance(step.value, Tensor):
             return f"{step.value:.4g}" if np.ndim(step.value) == 0 else "array"
-        own = step.path and step.path.rpartition(".")[2] == name  # a layer's, called weight or bias
+        own = step.path and name in ("", step.path.rpartition(".")[2])  # a layer's, called weight or bias
         told = step.path if own else name or ("parameter" if step.needs else "constant")
     elif step.transposes and step.inputs[0].name and not name:
         told = f"{step.inputs[0].name}ᵀ"
     else:
-        name = LETTERS.get(name, name)
-        told = f"{name} = " * bool(name) + SYMBOLS.get(step.op, step.op.replace("_", " "))
+        told = result(step)
     return f"<B>{escaped(told)}{f' × {box.count:,}' * (box.count > 1)}</B>"
 
 
@@ -60,6 +65,25 @@ def closed(box: Box, show: str) -> list[str]:
     rows.append(f"→ {data.shape}")
     values = numbers(data) if show == "values" else []
     return [f"<B>{escaped(title(frame, box.count))}</B>", *map(small, [*map(escaped, rows), *values])]
+
+
+def inside(box: Box) -> str:
+    """What a closed box holds, in order: parameters, and parts with what is best known in them: attention (softmax)."""
+    assert box.frame is not None
+    depth = len(box.frames) + 1
+    parts: dict[str, list[str]] = {}
+    for step in box.steps:
+        known = step.path and step.name and step.path.rpartition(".")[2] != step.name  # as Wq
+        landmark = step.name if known else LANDMARKS.get(step.op, "")
+        part = step.frames[depth] if len(step.frames) > depth else None
+        if part:
+            found = parts.setdefault(title(part, 1).partition(":")[0], [])
+            found += [landmark] * (landmark not in ("", *found))
+        elif landmark or step.path:
+            parts.setdefault(landmark or step.path.rpartition(".")[2], [])
+    return ", ".join(
+        f"{part} ({' '.join(known)})" if len(known) > 1 else (known or [part])[0] for part, known in parts.items()
+    )
 
 
 def details(box: Box, show: str) -> list[str]:
@@ -90,6 +114,30 @@ def called(step: Step) -> str:
     )
 
 
+def rearranged(between: Sequence[Step]) -> str:
+    """What happens to a result on its way to its reader: "as (2, 8, 4), transposed"."""
+    ways: list[str] = []
+    for step in reversed(between):
+        if step.transposes:
+            ways = ways[:-1] if ways[-1:] == ["transposed"] else [*ways, "transposed"]
+        else:
+            ways = [*(ways if ways and ways[-1] == "transposed" else ways[:-1]), f"as {step.data.shape}"]
+    return ", ".join(ways)
+
+
+def where(step: Step) -> str:
+    """A step with the module, or else the outermost function, around it: "attention: weights = softmax"."""
+    modules = [frame.path or frame.name for frame in step.frames if frame.module]
+    around = [*(frame.name for frame in step.frames[:1]), *modules][-1:]
+    return ": ".join([*around, result(step)])
+
+
+def result(step: Step) -> str:
+    """What a result is called: "dP (weights) = @"."""
+    name = LETTERS.get(step.name, step.name)
+    return f"{name} = " * bool(name) + SYMBOLS.get(step.op, step.op.replace("_", " "))
+
+
 def small(row: str) -> str:
     return f'<FONT POINT-SIZE="10">{row}</FONT>'
 
@@ -113,9 +161,7 @@ def tooltip(box: Box) -> str:
     step = box.step
     lines = [box.frame.path or box.frame.name] if box.frame else [step.path or step.name or step.op or "constant"]
     if step.node and not box.frame:
-        told = ", ".join(
-            x.name or x.op or (f"{x.value:.4g}" if np.ndim(x.value) == 0 else "array") for x in step.inputs
-        )
+        told = ", ".join(map(called, step.inputs))
         lines = [f"{step.name or step.op} = {step.op}({told})", formula(step.node.op)]
         one_for_all, written = rules(step.node.op)
         lines += [one_for_all, *(f"{name} = {rule}" for name, rule in written.items())]
@@ -132,9 +178,9 @@ def spread(data: Array) -> str:
     return f"{finite.min():.3g} to {finite.max():.3g}, norm {np.linalg.norm(finite):.3g}"
 
 
-def escaped(text: object) -> str:
+def escaped(text: object, most: int = 60) -> str:
     r"""For the HTML-like labels of DOT, in which < and & and \N have a meaning. A very long text is cut."""
-    return cut(printable(text), 60).translate(ESCAPES)
+    return cut(printable(text), most).translate(ESCAPES)
 
 
 def quoted(text: str) -> str:
@@ -143,7 +189,7 @@ def quoted(text: str) -> str:
     return '"' + "\\n".join(lines) + '"'
 
 
-def padded(text: str) -> str:
+def padded(text: str, most: int = 60) -> str:
     """With room on both sides: the viewer's font may be wider than the one that the layout was computed for."""
     space = " " * (1 + len(text) // 5)
-    return space + escaped(text) + space
+    return space + escaped(text, most) + space
