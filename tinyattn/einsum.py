@@ -5,7 +5,6 @@ Its derivative is an einsum again, so the rule is the op itself with other lette
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from .values import Array, TensorLike
 
 __all__ = ["dot", "einsum", "outer"]
 
-LETTERS = string.ascii_letters
+LETTERS = "".join(map(chr, [*range(ord("a"), ord("z") + 1), *range(ord("A"), ord("Z") + 1)]))
 
 
 def _shares(g: Any, out: Any, *xs: Any, extra: None, needs: list[bool], subscripts: str) -> list[Any]:
