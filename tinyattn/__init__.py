@@ -8,7 +8,9 @@ import numpy as _numpy
 
 from . import efficient as efficient
 from . import habits as _habits
+from . import interop as interop
 from . import nn as nn
+from . import optim as optim
 from .attention import *
 from .einsum import *
 from .face import explain as _explain
@@ -22,8 +24,6 @@ from .modes import *
 from .ops import *
 
 if TYPE_CHECKING:
-    from . import interop as interop
-    from . import optim as optim
     from .draw import *
 
 __version__ = "0.2.0"
@@ -33,12 +33,12 @@ __version__ = "0.2.0"
 _numpy.empty(2**25 - 2**14, _numpy.uint8)
 
 
-# Rooms and names that are loaded when they are first asked for.
-_ROOMS = ("check", "interop", "optim")  # ta.check(function): a package that can be called
-_PICTURES = ("Microscope", "draw_graph", "explain", "heatmap", "microscope")
-_public = [name for name in globals() if not name.startswith("_") and name not in ("Any", "TYPE_CHECKING")]
-_public += [*_ROOMS, *_PICTURES]
 # What `from tinyattn import *` brings: all but the names that Python itself has, as sum and max.
+_LATER = dict.fromkeys(
+    ("Microscope", "draw_graph", "explain", "heatmap", "microscope"), ".draw"
+)  # pictures: few programs need them
+_public = [name for name in globals() if not name.startswith("_") and name not in ("Any", "TYPE_CHECKING")]
+_public += [*_LATER, "check"]
 __all__ = [name for name in _public if not hasattr(_builtins, name)]
 
 
@@ -50,8 +50,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return _import_module(f"tinyattn.{name}")
-    if name in _PICTURES:
-        return globals().setdefault(name, getattr(_import_module("tinyattn.draw"), name))
+    if name == "check":  # a package that can be called, ta.check(function)
+        return _import_module("tinyattn.check")
+    if name in _LATER:
+        return globals().setdefault(name, getattr(_import_module(_LATER[name], __name__), name))
     raise _habits.no_attribute("ta", name, _public, _habits.TOP)
