@@ -64,6 +64,7 @@ def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None
         record = Op(forward.__name__.strip("_"), forward, rules, way_back, twin, wide)
         signature, count = inspect.signature(forward), len(rules)
         names = tuple(signature.parameters) if rules else ()
+        has_params = len(names) > count
         defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
 
         def call(*args: Any, **params: Any) -> Tensor:
@@ -71,7 +72,7 @@ def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None
                 if unknown := habits.advice(forward, params):
                     raise TypeError(f"{forward.__name__}() has no such argument. {unknown}")
                 args, params = signature.bind(*args, **params).args, {}
-            if len(names) > count:
+            if has_params:
                 if len(args) > count:
                     given = dict(zip(names[count:], args[count:]))
                     if len(args) > len(names) or given.keys() & params.keys():

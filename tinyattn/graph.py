@@ -9,7 +9,7 @@ Elsewhere: who may write to an array (values.py), what a tensor is to Python and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,8 +47,8 @@ class Node:
     saved: Sequence[Any]  # (result, *inputs) as arrays
     extra: Any  # what the op's pull wants besides
     params: dict[str, Any]
-    order: int = field(default_factory=clock.__next__)  # inputs come before results: this is a topological order
-    region: Any = field(default_factory=current_region.get)
+    order: int  # by the clock: inputs come before results, so this is a topological order
+    region: Any  # the box that it is drawn in
     retains_grad: bool = False
 
 
@@ -112,8 +112,9 @@ def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
     if record:
         if out.dtype.kind != "f":
             refusals.not_a_float(out, op.name)
-        result._needs, result._node = True, Node(op, kept, (out, *arrays), extra, params)
-    if result._needs or out.base is not None or out is arrays[0]:  # a graph, a view or the result itself shares values
+        node = Node(op, kept, (out, *arrays), extra, params, next(clock), current_region.get())
+        result._needs, result._node = True, node
+    if record or out.base is not None or out is arrays[0]:  # a graph, a view or the result itself shares values
         out.setflags(write=False)
         for x in kept:
             if isinstance(x, Tensor) and x._node is None:  # results are locked from the start

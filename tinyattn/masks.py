@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .graph import Tensor
 from .settings import LARGEST, array, told, whole
 from .text import Shown
-from .values import Array
+from .values import Array, Mask, Shape
 
 __all__ = ["causal_mask", "padding_mask", "show_mask", "sliding_window_mask"]
 
@@ -42,7 +43,7 @@ def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool 
     return mask
 
 
-def padding_mask(lengths: Any, m: int) -> Array:
+def padding_mask(lengths: ArrayLike, m: int) -> Array:
     """(B, 1, 1, m) booleans: of sequence b the first lengths[b] keys are real, the rest padding. Combine with &."""
     lengths, m = array(lengths, "lengths"), whole(m, "m", 0)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or ((lengths < 0) | (lengths > m)).any():
@@ -51,7 +52,7 @@ def padding_mask(lengths: Any, m: int) -> Array:
     return mask
 
 
-def split_mask(mask: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Array, Any]:
+def split_mask(mask: Mask, shape: Shape, dtype: Any) -> tuple[Array, Any]:
     """Any mask as (allowed, bias): booleans of at least two axes, and what is added to the scores, or None.
 
     shape: that of the scores, (..., n, m).
@@ -93,7 +94,7 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
         return False
 
 
-def show_mask(mask: Any) -> Shown:
+def show_mask(mask: Mask) -> Shown:
     """Print a mask as a grid and return the text: ■ may attend, · may not; rows are queries, columns are keys."""
     values = array(mask, "mask")
     grid, _ = split_mask(mask, np.atleast_2d(values).shape, values.dtype)  # refuses what attention would refuse

@@ -13,7 +13,7 @@ from ..graph import Tensor, as_tensor
 from ..masks import causal_mask
 from ..ops import expand_dims
 from ..settings import LARGEST, array, generator, number, whole
-from ..values import Rng
+from ..values import Mask, Rng, TensorLike
 from .cache import KVCache, checked
 from .layers import Linear
 from .module import Module, few
@@ -77,10 +77,10 @@ class MultiHeadAttention(Module):
 
     def forward(
         self,
-        x: Any,
-        context: Any = None,
+        x: TensorLike,
+        context: TensorLike | None = None,
         *,
-        mask: Any = None,
+        mask: Mask = None,
         return_weights: bool = False,
         cache: KVCache | None = None,
     ) -> Any:
@@ -106,7 +106,7 @@ class MultiHeadAttention(Module):
         Q.name, K.name, V.name = "Q", "K", "V"
         return Q, K, V
 
-    def _attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Any, return_weights: bool) -> tuple[Tensor, Any]:
+    def _attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Mask, return_weights: bool) -> tuple[Tensor, Any]:
         """What the heads read, (..., h, n, dk), and their weights, (..., h, n, m), or None."""
         group = self.num_heads // self.num_kv_heads
         if group > 1:  # queries (..., kv, group, n, dk) meet keys (..., kv, 1, m, dk)

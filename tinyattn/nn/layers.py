@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..functional import dropout, embedding, gelu, layer_norm, linear, rms_norm
 from ..graph import Tensor, as_tensor
 from ..ops import sigmoid
 from ..settings import generator, integers, number, whole
-from ..values import Array, Rng
+from ..values import Array, Rng, TensorLike
 from .module import Module, parameter
 
 __all__ = [
@@ -38,7 +38,7 @@ class Linear(Module):
         self.weight = parameter(rng.uniform(-bound, bound, (out_features, in_features)), "weight")
         self.bias = parameter(rng.uniform(-bound, bound, out_features), "bias") if bias else None
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: TensorLike) -> Tensor:
         return linear(x, self.weight, self.bias)
 
 
@@ -49,7 +49,7 @@ class Embedding(Module):
         shape = whole(num_embeddings, "num_embeddings"), whole(embedding_dim, "embedding_dim")
         self.weight = parameter(generator(rng).normal(0, number(std, "std", 0), shape), "weight")
 
-    def forward(self, ids: Any) -> Tensor:
+    def forward(self, ids: ArrayLike) -> Tensor:
         return embedding(ids, self.weight)
 
 
@@ -61,7 +61,7 @@ class LayerNorm(Module):
         self.bias = parameter(np.zeros(d_model), "bias") if bias else None
         self.eps = number(eps, "eps", 0)
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: TensorLike) -> Tensor:
         return layer_norm(x, self.weight, self.bias, self.eps)
 
 
@@ -72,7 +72,7 @@ class RMSNorm(Module):
         self.weight = parameter(np.ones(whole(d_model, "d_model")), "weight")
         self.eps = number(eps, "eps", 0)
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: TensorLike) -> Tensor:
         return rms_norm(x, self.weight, self.eps)
 
 
@@ -83,7 +83,7 @@ class Dropout(Module):
         self.p = number(p, "p", 0, 1)
         self.rng = generator(rng)
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: TensorLike) -> Tensor:
         return dropout(x, self.p, self.training, self.rng)
 
 
@@ -107,8 +107,9 @@ class FeedForward(Module):
         self.dropout = Dropout(dropout, rng=rng)
         self.activation = activation
 
-    def forward(self, x: Any) -> Any:
-        return self.down(self.dropout(self.activation(self.up(x))))
+    def forward(self, x: TensorLike) -> Tensor:
+        out: Tensor = self.down(self.dropout(self.activation(self.up(x))))
+        return out
 
 
 class SwiGLU(Module):
@@ -120,9 +121,10 @@ class SwiGLU(Module):
         self.up = Linear(d_model, d_ff, bias, rng=rng)
         self.down = Linear(d_ff, d_model, bias, rng=rng)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: TensorLike) -> Tensor:
         s = self.gate(x)
-        return self.down(s * sigmoid(s) * self.up(x))
+        out: Tensor = self.down(s * sigmoid(s) * self.up(x))
+        return out
 
 
 # --- positions: attention itself does not know the order of its keys ----------------------------------
@@ -152,12 +154,12 @@ class LearnedPositions(Module):
         shape = whole(context, "context"), whole(d_model, "d_model")
         self.weight = parameter(generator(rng).normal(0, 0.02, shape), "positions")
 
-    def forward(self, x: Any, start: Any = 0) -> Tensor:
+    def forward(self, x: TensorLike, start: int | Array = 0) -> Tensor:
         x = as_tensor(x)
         learned, width = self.weight.shape
         if x.ndim < 2 or x.shape[-1] != width:
             raise ValueError(f"x of shape {x.shape}: positions are added to vectors, (..., length, {width})")
-        starts = None if isinstance(start, int) else integers(start, "start")
+        starts: Array | None = None if isinstance(start, int) else integers(start, "start")
         if starts is None or not starts.ndim:
             starts, start = None, whole(start, "start", 0)
         elif starts.ndim > 1 or x.ndim != 3 or len(starts) != len(x):

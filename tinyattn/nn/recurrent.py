@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from ..graph import Tensor, as_tensor
 from ..ops import sigmoid, split, stack, tanh
 from ..settings import generator, whole
-from ..values import Rng
+from ..values import Rng, TensorLike
 from .layers import Linear
 from .module import Module
 
@@ -34,7 +33,7 @@ class RNN(Module):
         """The next state, from this position's projected input (B, gates · d_hidden) and the state (B, d_hidden)."""
         return tanh(x + self.state(h))
 
-    def forward(self, x: Any, h: Any = None) -> Tensor:
+    def forward(self, x: TensorLike, h: TensorLike | None = None) -> Tensor:
         x = as_tensor(x)
         if x.ndim != 3:
             raise ValueError(f"x of shape {x.shape}: a recurrent network reads (B, T, d_in); for one text use x[None]")

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..functional import linear
 from ..graph import Tensor
 from ..masks import causal_mask
 from ..modes import no_grad
 from ..settings import generator, integers, number, whole
-from ..values import Array, Rng
+from ..values import Array, Mask, Rng, TensorLike
 from .attention import MultiHeadAttention
 from .cache import KVCache, checked, left_padding
 from .layers import Dropout, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear
@@ -67,11 +68,11 @@ class TransformerBlock(Module):
 
     def forward(
         self,
-        x: Any,
-        context: Any = None,
+        x: TensorLike,
+        context: TensorLike | None = None,
         *,
-        mask: Any = None,
-        context_mask: Any = None,
+        mask: Mask = None,
+        context_mask: Mask = None,
         cache: KVCache | None = None,
         return_weights: bool = False,
     ) -> Any:
@@ -130,7 +131,12 @@ class GPT(Module):
         self.head = None if tied else Linear(d_model, vocab_size, bias=False, rng=rng)
 
     def forward(
-        self, ids: Any, *, padding: Any = None, cache: KVCache | None = None, return_weights: bool = False
+        self,
+        ids: ArrayLike,
+        *,
+        padding: ArrayLike | None = None,
+        cache: KVCache | None = None,
+        return_weights: bool = False,
     ) -> Any:
         """padding: (B,) integers, how many tokens on the left of each text are none: nobody attends to them, and the
             positions count from the first real token. With a cache, given with the first piece of the texts.
@@ -169,12 +175,12 @@ class GPT(Module):
 
     def generate(
         self,
-        ids: Any,
+        ids: ArrayLike,
         max_new_tokens: int,
         *,
         temperature: float = 1.0,
         top_k: int | None = None,
-        padding: Any = None,
+        padding: ArrayLike | None = None,
         rng: Rng = None,
     ) -> Array:
         """Continue texts: ids (B, T) -> (B, T + max_new_tokens). As `stream`, all at once."""
@@ -184,12 +190,12 @@ class GPT(Module):
 
     def stream(
         self,
-        ids: Any,
+        ids: ArrayLike,
         max_new_tokens: int,
         *,
         temperature: float = 1.0,
         top_k: int | None = None,
-        padding: Any = None,
+        padding: ArrayLike | None = None,
         rng: Rng = None,
     ) -> Iterator[Array]:
         """Yield the next tokens (B,), drawn from softmax(logits / temperature), one step at a time, with a KV cache.
@@ -207,7 +213,13 @@ class GPT(Module):
         return self._continue(ids, whole(max_new_tokens, "max_new_tokens", 0), temperature, top_k, padding, rng)
 
     def _continue(
-        self, ids: Array, count: int, temperature: float, top_k: int | None, padding: Any, rng: np.random.Generator
+        self,
+        ids: Array,
+        count: int,
+        temperature: float,
+        top_k: int | None,
+        padding: ArrayLike | None,
+        rng: np.random.Generator,
     ) -> Iterator[Array]:
         cache, modules = KVCache(), list(self.modules())
         piece = ids[:, -self.context :]
