@@ -23,7 +23,7 @@ FILES = {
 FLOORS = [
     "text settings habits",  # on which everything stands: what is printed, what a caller gives, names from elsewhere
     "graph values methods face modes refusals calling",
-    "ops einsum",
+    "ops einsum erf",
     "functional",
     "gradcheck",
     "attention masks",

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from .calling import on, op
+from .erf import erf
 from .graph import Tensor, as_tensor
 from .habits import explained
 from .modes import region
 from .ops import _flat, log_softmax, mean, sqrt, tanh, var
 from .settings import LARGEST, flag, generator, integers, number, told, whole
-from .values import Array, Rng, TensorLike
+from .values import Array, Rng, TensorLike, centred, squares_fit
 
 __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm", "linear", "rms_norm", "rotary"]
 
@@ -121,7 +122,7 @@ def dropout(x: TensorLike, p: float, training: bool = True, rng: Rng = None) -> 
 
 # --- activations --------------------------------------------------------------------------------------
 
-_C, _A = math.sqrt(2 / math.pi), 0.044715
+_C, _A, _ROOT_HALF = math.sqrt(2 / math.pi), 0.044715, math.sqrt(0.5)
 
 
 @explained
@@ -133,7 +134,7 @@ def gelu(x: TensorLike, approximate: str = "tanh") -> Tensor:
     if not isinstance(approximate, str) or approximate not in ("tanh", "none"):
         raise ValueError(f'approximate = {told(approximate)}: use "tanh" or "none" (exact)')
     x = floating(x)
-    return _gelu_tanh(x) if approximate == "tanh" else x * (0.5 + 0.5 * erf(x * math.sqrt(0.5)))
+    return _gelu_tanh(x) if approximate == "tanh" else _gelu_exact(x)
 
 
 def gelu_composed(x: Tensor) -> Tensor:
@@ -169,38 +170,15 @@ def _gelu_tanh(x: Array) -> tuple[Array, Array]:
     return x * s, s
 
 
-@op(lambda g, out, x: g * (2 / math.sqrt(math.pi)) * np.exp(-x * x), wide=True)
-def erf(x: Array) -> Any:
-    """2/√π ∫₀ˣ e^(-t²) dt, to the last digit but one: by Taylor series around the nearest of 769 tabled points.
-
-    dx = g · 2/√π · e^(-x²)
-    """
-    x = np.asarray(x)
-    dtype = np.result_type(x.dtype, np.float16)
-    values, series = _erf_table(np.float32 if dtype.itemsize <= 4 else np.float64)
-    x = x.astype(values.dtype, copy=False)
-    size = np.minimum(np.abs(x), 6)  # erf(6) is 1 to the last digit; NaN stays NaN
-    nearest = np.rint(size * 128)
-    d = size - nearest / 128
-    i = np.fmin(nearest, 768).astype(np.intp)
-    total = series[-1].take(i)
-    for coefficients in (*series[-2::-1], values):
-        total = total * d + coefficients.take(i)
-    return np.copysign(total, x).astype(dtype, copy=False)
+def _bell(x: Any) -> Any:
+    """e^(-x²/2) / √(2π), the slope of Φ. (Beyond 40 it is 0, and x² might be out of range.)"""
+    return np.exp(-0.5 * np.minimum(np.abs(x), 40.0) ** 2) / math.sqrt(2 * math.pi)
 
 
-@functools.cache
-def _erf_table(dtype: Any) -> tuple[Array, list[Array]]:
-    """erf at the points, and the series of erf around them: bₖ/(k+1) of Σ bₖ dᵏ, where y' = -2 x y gives bₖ₊₁.
-
-    As |d| ≤ 1/256, three terms are enough for the digits of a float32, seven for those of a float64.
-    """
-    x = np.arange(769) / 128
-    b = [2 / math.sqrt(math.pi) * np.exp(-x * x)]
-    b.append(-2 * x * b[0])
-    for k in range(1, 2 if dtype == np.float32 else 6):
-        b.append(-2 * (x * b[k] + b[k - 1]) / (k + 1))
-    return np.array([math.erf(v) for v in x], dtype), [(c / (k + 1)).astype(dtype) for k, c in enumerate(b)]
+@op(lambda g, out, x: g * (0.5 + 0.5 * on(x, erf)(x * _ROOT_HALF) + x * _bell(x)), wide=True)
+def _gelu_exact(x: Array) -> Any:
+    """x Φ(x).   dx = g · (Φ(x) + x Φ′(x))"""
+    return x * (0.5 + 0.5 * on(x, erf)(x * _ROOT_HALF))
 
 
 # --- normalisation ------------------------------------------------------------------------------------
@@ -251,11 +229,20 @@ def _layer_norm_pullback(
 def _layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> tuple[Array, Any]:
     y = x - _row_mean(x)  # two passes: mean(x²) - mean(x)² would cancel for a large mean
     y -= _row_mean(y)  # a large mean was rounded: what is left of it
-    r = 1 / np.sqrt(np.vecdot(y, y)[..., None] / y.shape[-1] + eps)
-    y *= r
+    y, r = _unit(y, eps, out=y)
     out = y * weight
     out += bias
     return out, (y, r)
+
+
+def _unit(x: Array, eps: float, out: Array | None = None) -> tuple[Array, Array]:
+    """x r and r = 1/√(mean x² + ε). Where squares leave the range: of x / 2ᵉ and ε / 4ᵉ, which gives the same x r."""
+    if eps > 1e-30 and squares_fit(x):
+        r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps)
+        return np.multiply(x, r, out=out), r
+    x, e = centred(x, -1)
+    r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + np.ldexp(x.dtype.type(eps), -2 * e))
+    return np.multiply(x, r, out=out), np.ldexp(r, -e)
 
 
 def _row_mean(x: Array) -> Any:
@@ -291,8 +278,7 @@ def _rms_norm_pullback(g: Array, out: Array, x: Array, weight: Array, *, extra: 
 
 @op(pull=_rms_norm_pullback, twin=rms_norm_composed, wide=True)
 def _rms_norm(x: Array, weight: Array, eps: float) -> tuple[Array, Any]:
-    r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps)
-    y = x * r
+    y, r = _unit(x, eps)
     return y * weight, (y, r)
 
 

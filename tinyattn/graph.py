@@ -17,7 +17,7 @@ import numpy as np
 from . import refusals, values
 from .face import Face
 from .modes import current_region, recording, region
-from .values import HALF, Array, Gradient, Rule, clock, constant, narrowed, unbroadcast, widened
+from .values import HALF, Array, Gradient, Rule, clock, constant, narrowed, unbroadcast, unrounded, widened
 
 __all__ = ["Tensor", "grad", "gradients"]
 Flow: TypeAlias = "tuple[Tensor, Any]"  # (t, dL/dt), an array or, under create_graph, a Tensor
@@ -178,12 +178,12 @@ def way(output: Tensor, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
 def walk(output: Tensor, gradient: Gradient, path: list[Tensor], retain: bool, create: bool) -> Iterator[Flow]:
     """Yield (t, dL/dt) for the tensors of a way, newest first: the chain rule, one node at a time."""
     g: Any = as_tensor(refusals.unfit_start(output, gradient, path))
-    g = g if g._data.dtype == output._data.dtype else g.astype(output.dtype)
     wanted, total = set(path), {output: g if create else g._data}
     refusals.changed(path, wanted, values.last_change)
     while path:
         t = path.pop()
         g = total.pop(t)  # complete: all that t went into is younger, and has passed its share on
+        g = g if g.dtype is t._data.dtype else g.astype(t._data.dtype)  # rounded once, after all shares are added
         g = g if create or 0 not in g.strides else g.copy()  # a broadcast view would push matmul off BLAS
         if create and t.name and g is not gradient:
             g.name = g.name or f"d{t.name}"  # for drawings
@@ -192,9 +192,9 @@ def walk(output: Tensor, gradient: Gradient, path: list[Tensor], retain: bool, c
             continue
         pairs = (backward if create else shares)(t, node, g, wanted)
         for x, dx in pairs:
-            if dx.shape != x._data.shape or dx.dtype != x._data.dtype:
+            if dx.shape != x._data.shape:
                 dx = unbroadcast(dx, x, node.op.name)
-            total[x] = total[x] + dx if x in total else dx
+            total[x] = total[x] + (dx.astype(np.float32) if dx.dtype is HALF else dx) if x in total else dx
         if pairs and not (retain or create):
             node.inputs, node.saved, node.extra = None, (), None
         pairs, dx = [], None  # total alone holds the shares, so that each is freed when its turn has come
@@ -205,7 +205,7 @@ def shares(t: Tensor, node: Node, g: Any, wanted: set[Tensor]) -> list[Flow]:
     op, inputs, params = node.op, node.inputs or (), node.params
     values = (t, *inputs) if isinstance(g, Tensor) else node.saved  # on Tensors, a rule records what it does
     if op.wide and t._data.dtype is HALF and not isinstance(g, Tensor):
-        g, *values = widened([g, *values])
+        g, *values = unrounded(op, g, values, params)
     if op.pull:
         needs = [isinstance(x, Tensor) and x in wanted for x in inputs]
         pulled = op.pull(g, *values, extra=node.extra, needs=needs, **params)

@@ -27,7 +27,7 @@ from .face import NUMPY
 from .graph import Tensor, as_tensor
 from .habits import explained
 from .methods import Methods
-from .values import Array, Axis, Shape, TensorLike
+from .values import Array, Axis, Shape, TensorLike, centred, squares_fit
 
 Value = Any  # what a formula returns: an array or a NumPy scalar
 
@@ -46,13 +46,13 @@ def subtract(x: Array, y: Array) -> Value:
     return np.subtract(x, y)
 
 
-@op(lambda g, out, x, y: g * y, lambda g, out, x, y: g * x)
+@op(lambda g, out, x, y: g * y, lambda g, out, x, y: g * x, wide=True)
 def multiply(x: Array, y: Array) -> Value:
     """x · y, element by element.   dx = g · y,  dy = g · x"""
     return np.multiply(x, y)
 
 
-@op(lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y, wide=True)
+@op(lambda g, out, x, y: g / y, lambda g, out, x, y: -(g / y) * out, wide=True)
 def divide(x: Array, y: Array) -> Value:
     """x / y.   dx = g / y,  dy = -g · x / y²"""
     return np.divide(x, y)
@@ -139,13 +139,13 @@ def log1p(x: Array) -> Value:
     return np.log1p(x)
 
 
-@op(lambda g, out, x: g * (out + 1))
+@op(lambda g, out, x: g * (out + 1), wide=True)
 def expm1(x: Array) -> Value:
     """eˣ - 1, exact where x is small.   dx = g · eˣ"""
     return np.expm1(x)
 
 
-@op(lambda g, out, x: 2 * g * x)
+@op(lambda g, out, x: 2 * g * x, wide=True)
 def square(x: Array) -> Value:
     """x².   dx = 2 g · x"""
     return np.square(x)
@@ -258,30 +258,33 @@ def sum(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     return np.sum(x, axis, keepdims=keepdims)
 
 
-@op(
-    lambda g, out, x, axis, keepdims: np.broadcast_to(_expand(g, x, axis, keepdims) / _count(x, axis), x.shape),
-    wide=True,
-)
+@op(lambda g, out, x, axis, **how: np.broadcast_to(_expand(g, x, axis, **how) / _count(x, axis), x.shape), wide=True)
 def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """Σ x / N over axis; NaN for N = 0.   dx = g / N"""
-    return np.divide(np.sum(x, axis, keepdims=keepdims), _count(x, axis))
+    n = _count(x, axis)
+    return np.sum(x, axis, keepdims=keepdims) / n if squares_fit(x) else np.sum(x / n, axis, keepdims=keepdims)
 
 
-def _spread(g: Any, x: Any, axis: Axis, keepdims: bool, ddof: int) -> Any:
-    return _expand(g, x, axis, keepdims) * (2 / _count(x, axis, ddof)) * (x - np.mean(x, axis, keepdims=True))
+def _spread(g: Any, x: Any, axis: Axis, keepdims: bool, ddof: int, size: Any = None) -> Any:
+    d = x - on(x, mean)(x, axis, True)
+    d = d if size is None else d / _expand(size, x, axis, keepdims)
+    return _expand(g, x, axis, keepdims) * (2 / _count(x, axis, ddof)) * d
 
 
 @op(lambda g, out, x, **how: _spread(g, x, **how), wide=True)
 def var(x: Array, axis: Axis = None, keepdims: bool = False, ddof: int = 0) -> Value:
     """Σ (x - mean)² / (N - ddof) over axis.   dx = g · 2 (x - mean) / (N - ddof)"""
-    deviation = x - np.divide(np.sum(x, axis, keepdims=True), _count(x, axis))
-    return np.divide(np.sum(deviation * deviation, axis, keepdims=keepdims), _count(x, axis, ddof))
+    d, exponent = centred(x - on(x, mean)(x, axis, True), axis)
+    out = np.ldexp(np.sum(d * d, axis, keepdims=True) / _count(x, axis, ddof), 2 * exponent)
+    return out if keepdims else np.squeeze(out, axis)
 
 
-@op(lambda g, out, x, **how: _spread(g / np.where(out == 0, np.inf, 2 * out), x, **how), wide=True)
+@op(lambda g, out, x, **how: _spread(g, x, **how, size=np.where(out == 0, np.inf, 2 * out)), wide=True)
 def std(x: Array, axis: Axis = None, keepdims: bool = False, ddof: int = 0) -> Value:
     """√var over axis.   dx = g · (x - mean) / ((N - ddof) · std)  (0 where all are equal)"""
-    return np.sqrt(on(x, var)(x, axis, keepdims, ddof))
+    d, exponent = centred(x - on(x, mean)(x, axis, True), axis)
+    out = np.ldexp(np.sqrt(on(x, var)(d, axis, True, ddof)), exponent)
+    return out if keepdims else np.squeeze(out, axis)
 
 
 @op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims) * _ties(out, x, axis, keepdims))
@@ -300,8 +303,8 @@ def min(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
 def prod(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Π x over axis, by multiplying halves: no division, so its derivatives hold where factors are 0."""
     x = as_tensor(x)
-    if x.dtype == np.float16:  # a part of the product may leave its range
-        return prod(x.astype(np.float32), axis, keepdims).astype(np.float16)
+    if x.dtype in (np.float16, np.float32):  # a part of the product may leave its range
+        return prod(x.astype(float), axis, keepdims).astype(x.dtype)
     axes = _axes(x, axis if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, builtins.max(x.ndim, 1)))
     kept = tuple(i for i in range(x.ndim) if i not in axes)
     last = x.transpose(kept + axes).reshape(*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes))
@@ -375,12 +378,7 @@ def log_softmax(x: Array, axis: Axis = -1) -> Value:
     return np.subtract(shifted, np.log(np.exp(shifted).sum(axis, keepdims=True)))
 
 
-@op(
-    lambda g, out, x, axis, keepdims: (
-        _expand(g, x, axis, keepdims) * np.exp(x - _expand(np.where(out == -np.inf, 0.0, out), x, axis, keepdims))
-    ),
-    wide=True,
-)
+@op(lambda g, out, x, axis, keepdims: _expand(g, x, axis, keepdims) * on(x, softmax)(x, axis), wide=True)
 def logsumexp(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     """log Σ eˣ over axis.   dx = g · softmax(x); zeros for a line of nothing but -inf, whose value is -inf"""
     x = _floating(x)
@@ -388,7 +386,7 @@ def logsumexp(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     top = np.where(top == np.inf, 0, top)  # so that an inf in x gives inf, not inf - inf
     with np.errstate(divide="ignore"):
         out = np.log(np.exp(x - top).sum(axis, keepdims=True)) + top
-    return out if keepdims else out.reshape([n for i, n in enumerate(x.shape) if i not in _axes(x, axis)])
+    return out if keepdims else np.squeeze(out, axis)
 
 
 def _floating(x: Any) -> Value:

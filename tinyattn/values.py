@@ -19,6 +19,7 @@ So a graph never computes with values that it did not read, and nothing is copie
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -88,6 +89,32 @@ def narrowed(out: Array, arrays: Sequence[Any]) -> Array:
     return out if longer or out.dtype != np.float32 else out.astype(HALF)
 
 
+def unrounded(op: Any, g: Any, saved: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """What an op's way back gets of float16, (g, out, *inputs), in float32; out anew, for its rounding costs digits."""
+    g, _, *inputs = widened([g, *saved])
+    out = op.forward(*inputs, **params)
+    return [g, out[0] if op.pull else out, *inputs]
+
+
+def squares_fit(x: Array) -> bool:
+    """Whether Σ x² over all of x stays in the range of its dtype; then so does every sum of some."""
+    return math.isfinite(np.vdot(x, x))
+
+
+def centred(x: Array, axis: Axis = None) -> tuple[Array, Any]:
+    """(x / 2ᵉ, e): squares of x / 2ᵉ stay in the range of its dtype. e is 0, unless x nears an end of that range.
+
+    With an axis there is one e for each line along it, kept as length 1.
+    """
+    size = np.maximum(x.max(axis, keepdims=True, initial=0), -x.min(axis, keepdims=True, initial=0))
+    far = np.finfo(x.dtype).max ** 0.25
+    end = (size > 0) & ((size >= far) | (size <= 1 / far)) & np.isfinite(size)
+    if not end.any():
+        return x, 0
+    exponent = np.where(end, np.frexp(size)[1], 0)
+    return np.ldexp(x, -exponent), exponent
+
+
 def numeric(data: Any) -> Array:
     """A copy of data as an array of real numbers."""
     data = data._data if isinstance(data, Values) else data
@@ -123,9 +150,7 @@ def source(array: Array) -> Any:
 
 
 def unbroadcast(g: Any, x: Any, name: str) -> Any:
-    """Undo broadcasting: an element that was copied gets the sum of its copies' gradients. Keeps x's dtype."""
-    if g.shape != x.shape:
-        copied = tuple(i for i in range(g.ndim) if i < g.ndim - x.ndim or x.shape[i - g.ndim + x.ndim] == 1)
-        g = g.astype(np.float32) if g.dtype is HALF else g
-        g = refusals.wrong_share(g, g.sum(axis=copied, keepdims=True), x, name)
-    return g if g.dtype == x.dtype else g.astype(x.dtype)
+    """Undo broadcasting: an element that was copied gets the sum of its copies' gradients, of float16 in float32."""
+    copied = tuple(i for i in range(g.ndim) if i < g.ndim - x.ndim or x.shape[i - g.ndim + x.ndim] == 1)
+    g = g.astype(np.float32) if g.dtype is HALF else g
+    return refusals.wrong_share(g, g.sum(axis=copied, keepdims=True), x, name)

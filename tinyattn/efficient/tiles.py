@@ -30,7 +30,7 @@ from ..attention import scaled_dot_product_attention
 from ..calling import op
 from ..graph import Tensor
 from ..ops import masked_fill
-from ..values import Array
+from ..values import Array, centred
 
 FAR = 1 << 30  # farther than any key: the end of a band that is open. FAR plus a length fits 32 bits
 
@@ -127,7 +127,7 @@ def _tiled_backward(
     G Vᵀ - D = [G, -D] [V, 1]ᵀ, one more column in a product subtracts them instead of one more pass over the tile.
     """
     Q, K, V, out, top, total, kept, exponent = extra
-    g, shift = _centred(g.astype(out.dtype, copy=False))
+    g, shift = centred(g.astype(out.dtype, copy=False))
     work, dv = out.dtype, V.shape[-1]
     dQ, dK, dV = np.zeros(Q.shape, work), np.zeros(K.shape, work), np.zeros(V.shape, work)
     dmask = np.zeros((1,) * (Q.ndim - mask.ndim) + mask.shape, work) if mask is not None and needs[3] else None
@@ -178,7 +178,7 @@ def tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: Plan
     lead, n, dv = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), Q.shape[-2], V.shape[-1]
     Q, K, V = (x.astype(work, copy=False) for x in (Q, K, V))
     Q, K, V = (x if x.shape[:-2] == lead else np.broadcast_to(x, lead + x.shape[-2:]) for x in (Q, K, V))
-    V, exponent = _centred(V)
+    V, exponent = centred(V)
     q_norms, longest = _norms(Q), _norms(K).max(-1, initial=0)  # (..., n) and (...)
     out = np.zeros((*lead, n, dv), work)
     top, total = np.full((*lead, n, 1), -np.inf, work), np.zeros((*lead, n, 1), work)
@@ -282,15 +282,6 @@ def _norms(x: Array) -> Array:
     """|x| of each row, inf where its square is out of range."""
     with np.errstate(over="ignore"):
         return np.sqrt(np.vecdot(x, x))  # type: ignore[no-any-return]
-
-
-def _centred(x: Array) -> tuple[Array, int]:
-    """(x / 2ᵉ, e): e is 0, unless x lies at an end of its dtype's range. The formulas are linear in V and in g."""
-    size, far = max(x.max(initial=0), -x.min(initial=0)), np.finfo(x.dtype).max ** 0.25
-    if size == 0 or 1 / far < size < far or not np.isfinite(size):
-        return x, 0
-    exponent = int(np.frexp(size)[1])
-    return np.ldexp(x, -exponent), exponent
 
 
 def _add_tile(total: Array, head: tuple[int, ...], rows: slice, cols: slice, tile: Array) -> None:
