@@ -162,6 +162,55 @@ def test_true_may_mean_blocked_up_to_the_end(learner):
     learner.stands_at(7)
 
 
+def test_two_mistakes_at_once(learner):
+    """What is true of a mistake alone is not said of it beside another one."""
+    wrong = "s = Q @ K.T; e = np.exp(s); w = e / e.sum(axis=0); return w @ V"
+    learner.write("scaled_dot_product_attention", wrong)
+    seen = learner.sees(code=1)
+    assert "Several things at once" in seen
+    assert {"softmax-over-queries", "no-scale", "no-max-subtraction"} <= set(seen.split())
+    for untrue in ("right on ordinary input", "columns sum to 1", "too sharp"):
+        assert untrue not in seen
+    learner.replace(wrong, SCALED.replace(" - s.max(axis=-1, keepdims=True)", ""))
+    assert "right on ordinary input, but not stable" in learner.sees(code=1)
+
+
+def test_without_the_scaling_the_unscaled_is_right(learner):
+    learner.first_three()
+    learner.replace(f"s = Q @ K.T; {SOFTMAX}", f"s = Q @ K.T; {SOFTMAX.replace('axis=-1', 'axis=0')}")
+    seen = learner.sees(code=1)
+    assert "softmax-over-queries" in seen
+    assert "right output 0.998* 0.018* 0.881* 0.499 0.001 0.499" in seen  # softmax of (4, 0.., without the division)
+    learner.replace("s = Q @ K.T; e", "s = Q @ K.T / np.sqrt(Q.shape[1]); e")
+    assert "It still scales its scores." in learner.sees(code=1)
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_what_is_masked_gets_no_weight_at_all(learner, blocked):
+    """Right on ordinary numbers; whichever way round True is."""
+    learner.first_three()
+    choice = "np.where(mask, {fill}, s)" if blocked else "np.where(mask, s, {fill})"
+    triangle = "triu(np.ones((n, n), dtype=bool), 1)" if blocked else "tril(np.ones((n, n), dtype=bool))"
+    learner.write("causal_mask", f"return np.{triangle}")
+    text = MASKED.replace("np.where(mask, s, -np.inf)", choice)
+    learner.replace(SCALED, text.format(fill="-30.0"))
+    assert "mask-fill-small" in learner.sees(code=1)
+    learner.replace("-30.0", "-1e4")
+    seen = learner.sees(code=1)
+    assert "mask-fill-small" in seen
+    assert ("· 1 1" in seen) == blocked  # the mask as the function got it
+    learner.replace("-1e4", "-1e9")
+    seen = learner.stands_at(5)
+    assert "note mask-fill-finite" in seen or blocked
+    allowed = "~mask" if blocked else "mask"
+    late = f"e = np.exp(s - s.max(axis=-1, keepdims=True)); e = e if mask is None else e * {allowed}; w ="
+    learner.replace(text.format(fill="-1e9"), SCALED.replace(SOFTMAX, late + SOFTMAX.split("w =")[1]))
+    seen = learner.stands_at(5)  # the same numbers, but for rows that underflow: no mistake, and told
+    assert "note mask-after-softmax-renormalised" in seen
+    learner.replace(f"e * {allowed}; w", f"e * np.exp(np.where({allowed}, 0, -1e9)); w")
+    assert "note mask-after-softmax-renormalised" in learner.stands_at(5)
+
+
 def test_no_scale(learner):
     body = f"s = Q @ K.T; print('shapes', Q.shape, K.shape); {SOFTMAX}; return w @ V"
     learner.write("scaled_dot_product_attention", body)
@@ -213,7 +262,13 @@ def test_gb_29_neighbours(learner):
     assert "✗ Step 5: not right yet" in learner.sees("--step", "5", code=1)
     learner.replace('why_three_projections = ""', 'why_three_projections = "any three words"')
     assert "✗ Step 9: not answered yet" in learner.sees("--step", "9", code=1)
-    learner.replace('row = "it"', 'row = "Cross"')
+    learner.replace('row = "it"', 'row = "dog"')
+    assert '"dog" is no word of the sentence' in learner.sees("--step", "5", code=1)
+    learner.replace('row = "dog"', 'row = "street"')
+    learner.replace('it_looks_at = "street"', 'it_looks_at = "the"')
+    assert "but with 0.05 hardly so" in learner.sees("--step", "5", code=1)
+    learner.replace('it_looks_at = "the"', 'it_looks_at = "street"')
+    learner.replace('row = "street"', 'row = "Cross"')
     assert "✓ Step 5: correct" in learner.sees("--step", "5", code=0)
 
 

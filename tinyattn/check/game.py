@@ -32,7 +32,6 @@ GROUPS = {  # of the checker's inputs: does the program give the right numbers t
     "fill": "where all scores that the mask allows lie at −50,000 or below",
     "dominated": "where a forbidden score is 100,000",
     "finite": "where all scores that the mask allows lie at −1e33",
-    "empty": "for a query that may attend to nothing",
 }
 
 

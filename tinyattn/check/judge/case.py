@@ -111,8 +111,7 @@ class Case:
         solution = mutants.source(self.kind) or ""
         if id in BY_ID:
             mutant = BY_ID[id]
-            first = mutant.what[0] if mutant.what[1].isupper() else mutant.what[0].upper()  # "dK = …" stays
-            words = (first + mutant.what[1:] + ".", mutant.hint, mutant.lesson)
+            words = (sentence(mutant.mistake), mutant.hint, mutant.lesson)
             severity = "note" if mutant.severity == "note" else severity
             lines = mutants.lines_named(self.kind)
             named = {name for edit in mutant.edits for name in edit}
@@ -138,6 +137,10 @@ class Case:
             names = {3: ("dQ", "dK", "dV"), 4: ("dX", "dWq", "dWk", "dWv")}.get(len(right), ("output",))
             told["yours"], told["right"] = dict(zip(names, outcome.arrays)), dict(zip(names, map(zeros, right)))
         return told
+
+
+def sentence(words: str) -> str:
+    return (words[0] if words[1].isupper() else words[0].upper()) + words[1:] + "."  # "dK = …" stays
 
 
 def zeros(array: Array) -> Array:

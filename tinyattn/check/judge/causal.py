@@ -31,6 +31,8 @@ def causal(case: Case) -> None:
             return
         masks[n] = mask.reshape(n, n)
     boolean = all(case.learner[p.name].dtype == "bool" for p in case.probes.values())
+    if not boolean and (masks[17] < 0).any():  # it is to be added, and so is what it is compared with
+        case.right = {name: (np.where(right[0], 0.0, -np.inf),) for name, right in case.right.items() if right}
     if not boolean and not numbers(case, masks[17]):
         return
     ones = boolean or set(np.unique(masks[17])) <= {0.0, 1.0}

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ..known import mutants
 from ..known.probes import ARGUMENTS, Limits, Probe
-from .case import Case, Finding
+from .case import Case, Finding, sentence
 from .causal import causal
 from .explain import formulas, position
 from .extremes import dtypes, fills, large, leading_axes, small_print
@@ -54,7 +54,17 @@ def examine(
     elif not wrong_type(case, plain):
         formula(case, plain, masked, case.group("batch", masked=False))
     case.findings.sort(key=_weight)
+    alone(case)
     return case
+
+
+def alone(case: Case) -> None:
+    """What a mistake does by itself is said where it is the only one."""
+    for finding in case.findings:
+        mutant = mutants.BY_ID.get(finding.id)
+        others = [f for f in case.findings if f.severity == "bug" and f is not finding]
+        if mutant and not others and finding.message == sentence(mutant.mistake):
+            finding.message = sentence(mutant.what)
 
 
 def formula(case: Case, plain: list[Probe], masked: list[Probe], batch: list[Probe]) -> None:

@@ -92,7 +92,7 @@ def leading_axes(case: Case, unmasked: list[Probe]) -> None:
     ran = [p for p in unmasked if p not in raised]
     for mutant, edit in forms(case.kind, False) if wrong else ():
         if all(case.agrees(p, edit) for p in ran) and not all(map(case.broken, ran)):
-            case.tell(mutant.id, wrong[0], message=f"Right in 2-D, but with a batch axis {mutant.what}.")
+            case.tell(mutant.id, wrong[0], message=f"Not in 2-D, but with a batch axis: {mutant.mistake}.")
             return
     if wrong:
         case.tell("property-leading-axes", wrong[0])

@@ -34,7 +34,7 @@ def describe(value: Record) -> str:
     if value["type"] == "array":
         return f"an array of shape {tuple(value['shape'])}, {value['dtype']}"
     if value["type"] == "NoneType":
-        return "nothing (None): is a return missing?"
+        return "nothing (None); a return may be missing"
     if "items" in value:
         return f"a {value['type']} of {len(value['items'])}: " + "; ".join(map(describe, value["items"]))
     return f"a {value['type']}"

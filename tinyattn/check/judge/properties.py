@@ -18,7 +18,7 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         SCORE,
     ),
     "property-shape/causal": (
-        "causal_mask({n}): {got}; an ({n}, {n}) array is due.",
+        "causal_mask({n}): {got}. Due is an array of shape ({n}, {n}).",
         "One row for each position, one column too.",
         CAUSAL,
     ),
@@ -50,7 +50,7 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         CAUSAL,
     ),
     "property-elsewhere": (
-        'On the input "{input}" the answer is wrong, though the formula is right on all ordinary ones.',
+        'On the input "{input}" it does not compute what it computes on all ordinary ones.',
         "What is different about this input: its numbers' type, or whether it may be written to?",
         SCORE,
     ),
@@ -109,7 +109,7 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         CAUSAL,
     ),
     "property-scale-exponent": (
-        "The factor on q·k goes like dk^{exponent:.2f}, where dk^−0.50 is due.",
+        "The factor on q·k goes like dk^{exponent:.2f}, where dk^{due:.2f} is due.",
         "What is the standard deviation of a sum of dk products?",
         SCALE,
     ),
@@ -196,7 +196,7 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         CAUSAL,
     ),
     "property-weights": (
-        "The output is right; the weights returned with it are not those used.",
+        "The weights that are returned with the output are not those used.",
         "Return the very array that multiplies V.",
         ROWS,
     ),
@@ -206,7 +206,7 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         HEADS,
     ),
     "property-leading-axes": (
-        "Right in 2-D, but silently wrong with a leading axis.",
+        "With a leading axis it silently computes something else than in 2-D.",
         "Which axis does each of your operations mean, counted from the end?",
         SCORE,
     ),

@@ -117,6 +117,7 @@ def properties(case: Case, *only: str) -> None:
 
 def scale(case: Case) -> None:
     """The factor on q·k, read off two weights at two widths: 1/√dk has exponent −1/2."""
+    due = 0.0 if case.kind.endswith("/unscaled") else -0.5
     factors = []
     for dk in (4, 64):
         outcome = case.learner.get(f"scale at dk = {dk}")
@@ -126,9 +127,9 @@ def scale(case: Case) -> None:
         if not high > low > 0:
             return
         factors.append(float(np.log(high / low)) / (0.5 * np.sqrt(dk)))
-    exponent, factor = np.log(factors[1] / factors[0]) / np.log(16), factors[0] * 2
-    if abs(exponent + 0.5) > 0.02:
-        case.tell("property-scale-exponent", case.probes["scale at dk = 64"], exponent=exponent)
+    exponent, factor = np.log(factors[1] / factors[0]) / np.log(16), factors[0] * 4**-due
+    if abs(exponent - due) > 0.02:
+        case.tell("property-scale-exponent", case.probes["scale at dk = 64"], exponent=exponent, due=due)
     elif abs(factor - 1) > 1e-3:
         case.tell("property-scale-factor", case.probes["scale at dk = 64"], factor=factor)
 

@@ -30,14 +30,20 @@ CROSS = "Self and cross attention differ only in where Q comes from."
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake: its name, one sentence on what is wrong, a hint, the lesson's sentence, its edits."""
+    """A mistake: its name, what is wrong, a hint, the lesson's sentence, its edits; and what it does where it is the
+    only one (beside another, rows may sum to something else)."""
 
     id: str
-    what: str
+    mistake: str
     hint: str
     lesson: str
     edits: tuple[Edit, ...]
     severity: str = "bug"
+    alone: str = ""
+
+    @property
+    def what(self) -> str:
+        return self.mistake + (f": {self.alone}" if self.alone else "")
 
 
 FILL = "FILL"  # stands for the number in a masked score's place, which is fitted to the learner's output
@@ -66,7 +72,7 @@ def _own_triangle(k: int, upper: bool = False) -> tuple[Edit, ...]:
 MUTANTS = [
     Mutant(
         "softmax-over-queries",
-        "the softmax runs over the queries (axis −2): columns sum to 1 where rows should",
+        "the softmax runs over the queries (axis −2)",
         "Fix one query. Which numbers must share its attention, and along which axis do they lie?",
         ROWS,
         (
@@ -81,6 +87,7 @@ MUTANTS = [
                 "dS": "dS = P * (dP - (dP * P).sum(axis=-2, keepdims=True))",
             },
         ),
+        alone="columns sum to 1 where rows should",
     ),
     Mutant(
         "softmax-over-batch",
@@ -102,7 +109,7 @@ MUTANTS = [
     ),
     Mutant(
         "softmax-over-everything",
-        "one softmax runs over the whole matrix: all weights together sum to 1, not each row",
+        "one softmax runs over the whole matrix",
         "How much attention does each single query have to give away?",
         ROWS,
         (
@@ -114,6 +121,7 @@ MUTANTS = [
             },
             {"normalise": _SUM + "axis=(-2, -1), keepdims=True)"},
         ),
+        alone="all weights together sum to 1, not each row",
     ),
     Mutant(
         "sum-without-keepdims",
@@ -134,11 +142,11 @@ MUTANTS = [
     ),
     Mutant(
         "no-max-subtraction",
-        "exp is taken of raw scores and overflows past 709 (float64) or 88 (float32): "
-        "right on ordinary input, but not stable",
+        "exp is taken of raw scores and overflows past 709 (float64) or 88 (float32)",
         "softmax(s) = softmax(s − c) for any c. Which c, one per row, makes overflow impossible?",
         SCORE,
         ({"shift": "pass"},),
+        alone="right on ordinary input, but not stable",
     ),
     Mutant(
         "not-normalised",
@@ -159,14 +167,15 @@ MUTANTS = [
     ),
     Mutant(
         "no-scale",
-        "the division by √dk is missing: too sharp, and worse as dk grows",
+        "the division by √dk is missing",
         "A dot product of dk unit-variance terms has variance dk. What brings it back to 1?",
         SCALE,
         ({"scale": "pass"}, {"scale": "pass", "dQ": "dQ = dS @ K", "dK": "dK = dS.swapaxes(-1, -2) @ Q"}),
+        alone="too sharp, and worse as dk grows",
     ),
     Mutant(
         "scale-dk",
-        "the scores are divided by dk (or twice by √dk) instead of by √dk: too flat",
+        "the scores are divided by dk (or twice by √dk) instead of by √dk",
         "It is the variance that grows like dk. How does the standard deviation grow?",
         SCALE,
         (
@@ -177,10 +186,11 @@ MUTANTS = [
                 "dK": "dK = dS.swapaxes(-1, -2) @ Q / Q.shape[-1]",
             },
         ),
+        alone="too flat",
     ),
     Mutant(
         "scale-inverted",
-        "the scores are multiplied by √dk instead of divided: nearly one-hot",
+        "the scores are multiplied by √dk instead of divided",
         "Should the scores get larger or smaller as dk grows?",
         SCALE,
         (
@@ -191,26 +201,29 @@ MUTANTS = [
                 "dK": "dK = dS.swapaxes(-1, -2) @ Q * np.sqrt(Q.shape[-1])",
             },
         ),
+        alone="nearly one-hot",
     ),
     Mutant(
         "scale-d-model",
-        "the scores are divided by √d_model instead of √d_head: too flat by √num_heads",
+        "the scores are divided by √d_model instead of √d_head",
         "Over how many terms does one head's dot product run?",
         SCALE,
         (
             {"attend": "heads = scaled_dot_product_attention(Q / np.sqrt(num_heads), K, V, mask)"},
             {"attend": "heads = scaled_dot_product_attention(Q * np.sqrt(Q.shape[-1] / X.shape[-1]), K, V, mask)"},
         ),
+        alone="too flat by √num_heads",
     ),
     Mutant(
         "scale-after-softmax",
-        "the weights are divided by √dk instead of the scores: rows sum to 1/√dk",
+        "the weights are divided by √dk instead of the scores",
         "The division has to happen before something saturates. Before what?",
         SCALE,
         (
             {"scale": "pass", "normalise": "{}\nweights = weights / np.sqrt(dk)"},
             {"normalise": "{}\nweights = weights / np.sqrt(dk)"},
         ),
+        alone="rows sum to 1/√dk",
     ),
     Mutant(
         "key-reshaped",
@@ -240,10 +253,11 @@ MUTANTS = [
     ),
     Mutant(
         "value-is-key",
-        "the weights mix the keys instead of the values: right attention, wrong payload",
+        "the weights mix the keys instead of the values",
         "What did the position advertise, and what did it promise to hand over?",
         THREE,
         ({"mix": "return weights @ K"},),
+        alone="right attention, wrong payload",
     ),
     Mutant(
         "mask-times-inf",
@@ -358,15 +372,15 @@ MUTANTS = [
     ),
     Mutant(
         "mask-after-softmax",
-        "the mask is applied after the softmax: forbidden keys took a share first, rows sum to less than 1",
+        "the mask is applied after the softmax",
         "Who has divided the attention among the keys before the mask comes?",
         CAUSAL,
         ({"mask": "pass", "normalise": "{}\nif mask is not None:\n    weights = weights * allowed"},),
+        alone="forbidden keys took a share first, rows sum to less than 1",
     ),
     Mutant(
         "mask-after-softmax-renormalised",
-        "the mask is applied after exp, then rows are normalised again: equal, unless a forbidden score "
-        "is so large that the allowed ones underflow, which leaves 0 / 0",
+        "the mask is applied after the largest score of all keys, forbidden ones too, was subtracted",
         "Let a forbidden score be 1e5 and all allowed ones 0. What is left of the row?",
         CAUSAL,
         (
@@ -377,6 +391,7 @@ MUTANTS = [
             },
         ),
         "note",
+        alone="equal, unless a forbidden score is so large that the allowed ones underflow, which leaves 0 / 0",
     ),
     Mutant(
         "empty-row-nan",
@@ -435,7 +450,7 @@ MUTANTS = [
     ),
     Mutant(
         "property-heads-interleaved",
-        "heads take every h-th feature: a valid model, but not this one; here a head is a block of features",
+        "heads take every h-th feature, where a head is a block of features",
         "With d_model = 4 and 2 heads, head 0 owns features 0 and 1.",
         HEADS,
         (
@@ -446,6 +461,7 @@ MUTANTS = [
             {"split": "return A.reshape(*batch, n, -1, num_heads).swapaxes(-1, -2).swapaxes(-2, -3)"},
             {"join": "joined = heads.swapaxes(-2, -3).swapaxes(-1, -2).reshape(*batch, n, d_model)"},
         ),
+        alone="a valid model, but not this one",
     ),
     Mutant(
         "property-projections-swapped",
@@ -579,7 +595,7 @@ MUTANTS = [
     ),
     Mutant(
         "scale-floor",
-        "// or int() rounds down to whole numbers: scores that differ by less than 1 become equal, or √dk is truncated",
+        "the scores, or √dk, are rounded to whole numbers (//, int, round): scores that differ by less become equal",
         "What is 7 // 2, and what is 7 / 2?",
         SCALE,
         (
@@ -646,13 +662,14 @@ MUTANTS = [
     ),
     Mutant(
         "weights-not-used",
-        "the weights never mix the values: each token gets its own value back, whatever the weights are",
+        "the weights never mix the values: no token receives anything from another one",
         "Over which axis must weights (n, m) and V (m, dv) be summed?",
         SCORE,
         (
             {"mix": "return weights.sum(axis=-1, keepdims=True) * V"},
             {"mix": "return weights * V"},
             {"mix": "return np.broadcast_to(V, (*weights.shape[:-1], V.shape[-1]))"},
+            {"mix": "return V"},
         ),
     ),
     Mutant(
@@ -727,6 +744,7 @@ _EARLY = "np.tri(*scores.shape[-2:], dtype=bool)"
 _BASES: dict[str, Edit] = {  # conventions that are no mistakes: "kind/late" is that kind's program, always causal
     "": {},
     "x": {"dW": "return (dX,)"},  # only the gradient of the input is asked for
+    "unscaled": {"scale": "pass"},  # the practice asks for it
     **{
         name: {"when": "if True:", "which": f"allowed = {triangle} if mask is None else mask & {triangle}"}
         for name, triangle in (("late", _LATE), ("early", _EARLY))

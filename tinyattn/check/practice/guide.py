@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...text import Line
 from ..judge.case import Finding
-from ..report import Report, report_lines, wrap
+from ..known.mutants import BY_ID
+from ..report import Report, finding_lines, report_lines, wrap
 from ..verdict import report_on
 from .steps import STEPS, Work, saturation
 
@@ -101,6 +103,7 @@ def guide(stand: Stand, file: str, solution: bool = False) -> list[Line]:
             lines.append([(f"✓ Step {number}: {step.title}", "green")])
             if number == stand.done:
                 lines += [[], *step.shown(stand.work), *_picture(stand.work, number), *_demo(step.demo), []]
+                lines += _noted(stand.reports[number - 1], solution)
         elif number == stand.done + 1:
             lines.append([(f"→ Step {number}: {step.title}", "bold")])
             lines += [[], *_under_way(stand, number, solution), *_demo(step.demo), []]
@@ -122,8 +125,20 @@ def _under_way(stand: Stand, number: int, solution: bool) -> list[Line]:
     return [*shown, *report_lines(report, solution)]
 
 
+def _noted(report: Report, solution: bool) -> list[Line]:
+    """What is no mistake, and a danger all the same."""
+    dangers = [f for f in report.findings if f.id in BY_ID]
+    return [line for finding in dangers for line in finding_lines(finding, "note", solution)]
+
+
 def _demo(name: str) -> list[Line]:
-    return [[(f"     shown by python demos/{name}.py", "dim")]]
+    """The demo of a step, by the path from here where the project's folder is there."""
+    file = Path(__file__).parents[3] / "demos" / f"{name}.py"
+    try:
+        told = f"python {os.path.relpath(file)}" if file.exists() else f"demos/{name}.py in the project's repository"
+    except (OSError, ValueError):  # no folder to start from, or another drive
+        told = f"python {file}"
+    return [[(f"     shown by {told}", "dim")]]
 
 
 def _picture(work: Work, number: int) -> list[Line]:

@@ -7,7 +7,7 @@ them on what the first gave back (the assert on their weights, the attention wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,8 +16,8 @@ import numpy as np
 from ...pretrained import stored_heads
 from ...text import Line
 from ..judge.case import Finding
-from ..judge.diagnose import diagnose
-from ..judge.outcome import close, describe, evaluate, read
+from ..judge.diagnose import diagnose, examine
+from ..judge.outcome import Record, close, describe, evaluate, read
 from ..known.mutants import BY_ID, CAUSAL, ROWS, SCALE, THREE
 from ..known.probes import KINDS, Probe, probes
 from ..known.reference import Array, causal_mask
@@ -37,6 +37,11 @@ ACCEPTED = {  # step 5: a row, the word that it looks at most, and why that is s
     ("the", "animal"): "a determiner looks at its noun",
     ("cross", "street"): "a verb looks at its object",
     ("was", "tired"): "a verb looks at what it says of its subject",
+    ("because", "tired"): "a conjunction looks at the reason that it gives",
+    ("didn", "cross"): "an auxiliary looks at its verb",
+    ("t", "cross"): "a negation looks at what it denies",
+    ("tired", "it"): "an adjective looks at what it describes",
+    ("too", "tired"): "an adverb looks at its adjective",
 }
 RECOVERS = ("16", "32", "64", "never")
 
@@ -77,8 +82,8 @@ def row_sum_cases() -> dict[str, tuple[Array, bool]]:
     return {
         "right weights": (weights(), True),
         "weights that are right up to rounding": (many, True),
-        "a softmax over the queries": (weights("softmax-over-queries"), False),
-        "one softmax over everything": (weights("softmax-over-everything"), False),
+        "weights of a softmax over the queries": (weights("softmax-over-queries"), False),
+        "weights of one softmax over everything": (weights("softmax-over-everything"), False),
         "weights divided after the softmax": (weights("scale-after-softmax"), False),
         "weights of which one row is wrong": (weights() * [[1], [1], [1.01]], False),
         "rows that sum to 1.5, 0.5 and 1": (weights() * [[1.5], [0.5], [1.0]], False),
@@ -121,21 +126,39 @@ class Work:
     @cached_property
     def second(self) -> Run:
         """The second run: the assert on the learner's weights, the attention with the learner's mask."""
-        calls: Plan = {}
+        calls: Plan = self.turned()
         if self.own_weights is not None:
             calls[ROW_SUMS] = [Probe("your own weights", "", (self.own_weights,))]
         masks = {n: self.mask(n) for n in PAIRS}
         pairs = [Probe(f"pair {n}", "", (*_for_pair(n), m)) for n, m in masks.items() if m is not None]
         if pairs:
-            calls[ATTENTION] = pairs
+            calls[ATTENTION] = [*calls.get(ATTENTION, ()), *pairs]
         return run_file(self.path, plan=calls)
 
     @cached_property
-    def blocks(self) -> bool:
-        """Whether True means blocked in the learner's attention."""
+    def turn(self) -> Callable[[Array], Array] | None:
+        """What makes of a mask of True = may attend one of the learner's own convention; None if it is that."""
         records = self.run.records.get(ATTENTION)
-        found = diagnose(ATTENTION, ATTENTION, probes(ATTENTION), records) if records else []
-        return any(f.id == "mask-inverted" for f in found)
+        found = {f.id for f in diagnose(ATTENTION, ATTENTION, probes(ATTENTION), records)} if records else set()
+        if "mask-inverted" in found:
+            return np.logical_not
+        mask = self.mask(PAIRS[0])
+        added = "mask-as-bias" in found and mask is not None and mask.dtype.kind == "f" and bool((mask < 0).any())
+        return (lambda mask: np.where(mask, 0.0, -np.inf)) if added else None
+
+    def turned(self) -> Plan:
+        """The calls with a mask once more, in the learner's own convention."""
+        if self.turn is None:
+            return {}
+        plan: Plan = {}
+        for name in (ATTENTION, "multi_head_attention", f"{ATTENTION}_backward"):
+            masked = [p for p in probes(name) if np.asarray(p.args[-1]).dtype.kind == "b"]
+            plan[name] = [replace(p, args=(*p.args[:-1], self.turn(p.args[-1]))) for p in masked]
+        return plan
+
+    def records(self, name: str) -> dict[str, Record]:
+        """What a function gave, its masks meaning what they mean to the learner."""
+        return self.run.records[name] | (self.second.records.get(name, {}) if self.turn else {})
 
     def mask(self, n: int) -> Array | None:
         record = self.run.records.get(MASK, {}).get(f"n = {n}, for the pair", {})
@@ -174,7 +197,14 @@ def _missing(work: Work, name: str) -> list[Finding]:
 
 
 def _checked(work: Work, name: str) -> list[Finding]:
-    return _missing(work, name) or diagnose(name, name, probes(name), work.run.records[name])
+    if found := _missing(work, name):
+        return found
+    found = diagnose(name, name, probes(name), work.records(name))
+    for finding in found:  # what is shown is the mask as the learner's function got it
+        given = finding.evidence.get("arguments", {})
+        if work.turn and "mask" in given:
+            finding.evidence["arguments"] = given | {"mask": work.turn(given["mask"])}
+    return found
 
 
 def _unanswered(step: int, text: str, hint: str, lesson: str) -> Finding:
@@ -199,8 +229,11 @@ def row_sum_step(work: Work) -> list[Finding]:
         accepted, words = _verdict(records.get("your own weights" if own else case, {}))
         if accepted == good:
             continue
-        text = f"Shown {case}, it {words}; their rows {'do' if good else 'do not'} all sum to 1."
-        hint = "Which axis belongs to one query? And is 0.9999999999999999 equal to 1?"
+        due = "nothing, or True" if good else "an AssertionError, or False"
+        text = f"Shown {case}, it {words}; their rows {'do' if good else 'do not'} all sum to 1. Due is {due}."
+        hint = "Which axis belongs to one query? Which word makes a comparison an assert?"
+        if good:
+            hint = "Which axis belongs to one query? And is 0.9999999999999999 equal to 1?"
         evidence = {"input": case, "arguments": {"weights": weights}}
         return [Finding("property-row-sum-test", "bug", ROW_SUMS, text, hint, ROWS, evidence)]
     return []
@@ -226,12 +259,17 @@ def _verdict(record: dict[str, object]) -> tuple[bool | None, str]:
 def scaling_step(work: Work) -> list[Finding]:
     if found := _missing(work, UNSCALED):
         return found
-    unmasked = [p for p in probes(ATTENTION) if len(p.args) == 3]
-    bugs = [f for f in diagnose(ATTENTION, UNSCALED, unmasked, work.run.records[UNSCALED]) if f.severity == "bug"]
-    if "no-scale" not in [f.id for f in bugs]:
-        return bugs or [Finding("property-still-scaled", "bug", UNSCALED, "It still scales its scores.", lesson=SCALE)]
-    if len(bugs) > 1:
-        return [f for f in bugs if f.id != "no-scale"]
+    unmasked, records = [p for p in probes(ATTENTION) if len(p.args) == 3], work.run.records[UNSCALED]
+    case = examine(f"{ATTENTION}/unscaled", UNSCALED, unmasked, records)
+    if bugs := [f for f in case.findings if f.severity == "bug"]:
+        scaled = {f.id for f in diagnose(ATTENTION, UNSCALED, unmasked, records) if f.severity == "bug"}
+        shows = case.first_wrong(p for p in unmasked if p.group == "plain")
+        explained = all(f.id in BY_ID and not f.id.startswith("scale") for f in bugs)
+        if explained or "no-scale" in scaled or not scaled <= BY_ID.keys() or shows is None:
+            return bugs
+        hint = "Which line divides, or multiplies, the scores?"
+        told = "It still scales its scores."
+        return [Finding("property-still-scaled", "bug", UNSCALED, told, hint, SCALE, case.evidence(shows))]
     for variable, answers in (
         ("largest_weight", ("about 0.1", "about 0.5", "above 0.9")),
         ("typical_gradient", ("larger", "the same", "smaller")),
@@ -252,14 +290,15 @@ def mask_step(work: Work) -> list[Finding]:
     bugs = [f for f in found if f.severity == "bug"]
     if any(f.id.startswith("error-") for f in bugs):
         return found
+    named = [f for f in bugs if f.id not in CONVENTION]
+    named = named or [f for f in bugs if f.id == "mask-as-bias" and f.function == ATTENTION]
     for n in PAIRS:
         weights, right = work.pair(n), evaluate(ATTENTION, (), Probe("", "", (*_for_pair(n), causal_mask(n))))
         assert right is not None
-        if weights is None or not close((weights,), right):
+        if weights is None or not close((weights,), right) or (np.triu(weights, 1).any() and not named):
             pair = _pair_finding(work, n, weights, right[0])
-            named = [f for f in bugs if f.id not in CONVENTION]
-            return [pair] if pair.id == "mask-pair-opposite" or work.blocks or not named else named
-    return [f for f in found if f.severity != "bug"]
+            return [pair] if pair.id == "mask-pair-opposite" or work.turn or not named else named
+    return [f for f in found if f.id not in CONVENTION]
 
 
 def _pair_finding(work: Work, n: int, weights: Array | None, right: Array) -> Finding:
@@ -286,14 +325,12 @@ def _pair_finding(work: Work, n: int, weights: Array | None, right: Array) -> Fi
             "sees the future.",
             "Which places lie above the diagonal, and does your attention block just those?",
         )
+    elif (future := float(np.nanmax(np.triu(weights, 1)))) > 0:
+        told = f"gives the future a weight of up to {future:.0e}, where exactly 0 is due."
+        hint = "Which masked score has an exponential of exactly 0?"
     else:
         told = "gives other weights than the causal ones."
     return Finding("mask-pair", "bug", "Step 4", f"{call} {told}{kind}", hint, CAUSAL, evidence)
-
-
-def _with_own_mask(work: Work, name: str) -> list[Finding]:
-    """A later function, whose mask may mean what it meant in step 4."""
-    return [f for f in _checked(work, name) if not (work.blocks and f.id == "mask-inverted")]
 
 
 def sentence_step(work: Work) -> list[Finding]:
@@ -303,12 +340,22 @@ def sentence_step(work: Work) -> list[Finding]:
         return [_unanswered(5, text, "Rows are queries: find the row, then its largest cell.", "")]
     if (row, word) in ACCEPTED:
         return []
-    rows = ", ".join(f'"{r}"' for r in dict.fromkeys(r for r, _ in ACCEPTED))
-    if row not in {r for r, _ in ACCEPTED}:
-        text = f'The row of "{row}" has no peak that a linguist would expect. Rows that have one: {rows}.'
+    stored = stored_heads()
+    words = [token.casefold() for token in stored.tokens[1:-1]]
+    head = evaluate(ATTENTION, (), _sentence()["head"])
+    assert head is not None
+    inner = head[0][1:-1, 1:-1]
+    peaks = {words[inner[i].argmax()]: inner[i].max() for i, token in enumerate(words) if token == row}
+    hint = "Rows are queries: find the row, then its largest cell."
+    if unknown := [w for w in (row, word) if w not in words]:
+        text = f'"{unknown[0]}" is no word of the sentence.'
+    elif word in peaks:
+        rows = ", ".join(dict.fromkeys(r for r, _ in ACCEPTED))
+        text = f'"{word}" is the largest in the row of "{row}", but with {peaks[word]:.2f} hardly so, and grammar does '
+        text += f"not say why. Rows of which it does: {rows}."
+        hint = "Take another row."
     else:
         text = f'"{word}" is not where the row of "{row}" peaks among the words.'
-    hint = "Rows are queries: find the row, then its largest cell."
     return [Finding("property-sentence", "bug", "Step 5", text, hint)]
 
 
@@ -475,9 +522,9 @@ STEPS = [
     Step("remove the scaling, and predict the symptom", "vanishing_gradients", scaling_step, scaling_shown),
     Step("the causal mask, with your attention", "causal_mask", mask_step, mask_shown),
     Step("a real sentence", "real_sentence", sentence_step, sentence_shown, picture=True),
-    Step("several heads", "multi_head", lambda work: _with_own_mask(work, "multi_head_attention")),
+    Step("several heads", "multi_head", lambda work: _checked(work, "multi_head_attention")),
     Step("another source", "self_vs_cross", lambda work: _checked(work, "cross_attention")),
-    Step("the backward pass, by hand", "gradient_check", lambda work: _with_own_mask(work, f"{ATTENTION}_backward")),
+    Step("the backward pass, by hand", "gradient_check", lambda work: _checked(work, f"{ATTENTION}_backward")),
     Step("why three projections? what breaks if V = K", "three_projections", last_step, three_shown),
 ]
 assert set(KINDS) <= set(plan())
