@@ -129,11 +129,13 @@ MUTANTS = {  # demo: [[(what stands there, what the mutant has), …], …]
     "bottleneck": [
         [
             ("steps, most = (150, 150)", "steps, most = (2, 2)"),
+            ("2, 0, 500)", "2, 0, 2)"),
             ('{"GRU": State', '{"GRU": Attention'),
             ("[8, 32]) if demo", "[8]) if demo"),
         ],
         [
             ("steps, most = (150, 150)", "steps, most = (2, 2)"),
+            ("2, 0, 500)", "2, 0, 2)"),
             ('"attention": Attention}\nCOLORS', '"attention": State}\nCOLORS'),
         ],
     ],
