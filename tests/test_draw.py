@@ -382,6 +382,15 @@ def test_a_page_opens_and_closes_boxes_by_itself(tmp_path):
     assert links == set(sections)  # every link leads somewhere, and every picture is reached
     ids = re.findall(r'\bid="(\w+)"', page)
     assert len(ids) == len(set(ids))
+    assert "prefers-color-scheme: dark" in page and "the gradient" not in page
+    draw_graph(gpt_loss(1), path=tmp_path / "gpt.html", show="gradients")
+    page = (tmp_path / "gpt.html").read_text()
+    assert page.count("median |dL/dx|") == page.count("the gradient dies nowhere") == 1  # above the pictures, in none
+    for svg in re.findall(r"<svg.*?>", page, re.S):  # as wide as the window, within what one can read
+        least, most, points = (
+            float(re.search(p, svg)[1]) for p in (r"min-width: (\d+)", r"max-width: (\d+)", r'width="(\d+)')
+        )
+        assert least < points < most
 
 
 def test_several_outputs_are_one_picture_with_rims():

@@ -135,7 +135,7 @@ class _Drawing:
         names = {box: f"n{i}" for i, box in enumerate(folded.boxes)}
         lines = [
             f"rankdir={self.direction} ordering=in nodesep=0.3 ranksep=0.35 fontname=Helvetica labelloc=t",
-            f"label=<{self.legend()}>",
+            "" if link else f"label=<{self.label()}>",  # a page tells it above its pictures
             'node [fontname=Helvetica fontsize=12 shape=box color="#555555" margin="0.17,0.05" width=0.4 height=0.3]',
             'edge [fontname=Helvetica fontsize=9 fontcolor="#555555" labeldistance=1.4 color="#555555" arrowsize=0.7]',
             'graph [style="rounded,dashed" color="#777777" fontcolor="#555555" fontsize=10]',  # frames
@@ -246,27 +246,34 @@ class _Drawing:
         bold = " penwidth=2" + f' color="{DYING}"' * (not self.dying.isdisjoint(box.steps)) if box.frame else ""
         return f'style="{look}" fillcolor="{fill}" fontcolor="{ink}"{bold}'
 
-    def legend(self) -> str:
+    def legend(self) -> list[tuple[str, str]]:
+        """(a text, what it stands on): a colour, "dashed" or nothing."""
         if self.show == "gradients":
-            bar = "".join(f'<TD BGCOLOR="{color}" WIDTH="18"></TD>' for color in VIRIDIS)
-            low, high = padded(f"median |dL/dx|:  up to {10**self.low:.1e}"), padded(f"{10**self.high:.1e}")
-            cells = f"<TD>{low}</TD>{bar}<TD>{high}</TD>"
-            cells += f'<TD BGCOLOR="{CONSTANT}">{padded("no gradient")}</TD>'
-            cells += f'<TD BORDER="1" STYLE="dashed">{padded("all 0, or rounding")}</TD>'
+            bar = [("", color) for color in VIRIDIS]
+            cells = [(f"median |dL/dx|:  up to {10**self.low:.1e}", ""), *bar, (f"{10**self.high:.1e}", "")]
+            cells += [("no gradient", CONSTANT), ("all 0, or rounding", "dashed")]
             sizes = [typical(step.slope) for step in self.steps if step.slope is not None and not step.rounding]
-            if marks := {self.beyond(size) for size in sizes} - {""}:
-                cells += f"<TD>{padded(' '.join(sorted(marks)).strip() + ' beyond the colours')}</TD>"
-        else:
-            kinds = {"computed": COMPUTED, "requires_grad": PARAMETER, "constant": CONSTANT}
-            if any(frame.name == "backward" for step in self.steps for frame in step.frames):
-                kinds["backward pass"] = BACKWARD
-            cells = "".join(f'<TD BGCOLOR="{color}">{padded(text)}</TD>' for text, color in kinds.items())
-        table = f'<TABLE BORDER="0" CELLSPACING="2"><TR>{cells}</TR></TABLE>'
-        name = f'<FONT POINT-SIZE="14" COLOR="black"><B>{padded(self.title)}</B></FONT>'
-        head = f"<TR><TD>{name}</TD></TR>" if self.title else ""
-        verdict = f'<FONT COLOR="{DYING if self.dying else "#555555"}"><B>{padded(self.verdict(), 120)}</B></FONT>'
-        foot = f"<TR><TD>{verdict}</TD></TR>" if self.show == "gradients" else ""
-        return f'<TABLE BORDER="0">{head}<TR><TD>{table}</TD></TR>{foot}</TABLE>'
+            marks = {self.beyond(size) for size in sizes} - {""}
+            return cells + [(" ".join(sorted(marks)).strip() + " beyond the colours", "")] * bool(marks)
+        kinds = {"computed": COMPUTED, "requires_grad": PARAMETER, "constant": CONSTANT}
+        if any(frame.name == "backward" for step in self.steps for frame in step.frames):
+            kinds["backward pass"] = BACKWARD
+        return list(kinds.items())
+
+    def label(self) -> str:
+        """Title, legend and verdict, for DOT."""
+        cells = ""
+        for text, fill in self.legend():
+            look = f' BGCOLOR="{fill}"' if fill[:1] == "#" else ' BORDER="1" STYLE="dashed"' if fill else ""
+            look += ' WIDTH="18"' * (not text)
+            cells += f"<TD{look}>{padded(text) if text else ''}</TD>"
+        rows = [f'<TABLE BORDER="0" CELLSPACING="2"><TR>{cells}</TR></TABLE>']
+        if self.title:
+            rows.insert(0, f'<FONT POINT-SIZE="14" COLOR="black"><B>{padded(self.title)}</B></FONT>')
+        if self.show == "gradients":
+            ink = DYING if self.dying else "#555555"
+            rows.append(f'<FONT COLOR="{ink}"><B>{padded(self.verdict(), 120)}</B></FONT>')
+        return f'<TABLE BORDER="0">{"".join(f"<TR><TD>{row}</TD></TR>" for row in rows)}</TABLE>'
 
     def verdict(self) -> str:
         """Where the gradient dies, in words."""
@@ -294,7 +301,8 @@ class _Drawing:
             body = self.lines(folded, lambda frame: f"#{numbers[frame]}")
             pictures[numbers[at]] = render.picture(render.digraph(body), "svg").decode()
             waiting += [box.frame for box in folded.boxes if box.frame and box.frame not in waiting]
-        return page.html(pictures, self.title or "computation graph").encode()
+        verdict = self.verdict() if self.show == "gradients" else ""
+        return page.html(pictures, self.title or "Computation graph", self.legend(), verdict).encode()
 
 
 def _shut(opened: set[Frame], level: int, frame: Frame) -> bool:

@@ -4,25 +4,54 @@ from __future__ import annotations
 
 import html as escape
 import re
+from collections.abc import Sequence
 
 __all__ = ["html"]
 
+# The pictures' own inks are for white paper: what does not stand on a box of its own is lighter on a dark one.
 STYLE = """
-body { margin: 1rem; font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff }
-p { margin: 0 0 1rem; max-width: 60rem }
+:root { color-scheme: light dark; --paper: #fff; --ink: #222; --line: #555; --link: #0a58a8; --alarm: #c1121f }
+body { margin: 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper) }
+h1 { font-size: 1.3rem; margin: 0 }
+p { margin: .5rem 0; max-width: 60rem }
+a { color: var(--link) }
+.key { display: flex; flex-wrap: wrap; align-items: center; gap: 2px; font-size: 13px }
+.key span { padding: 0 .5em; min-height: 1.5em }
+.key .on { color: #222 }
+.key .dashed { border: 1px dashed var(--line) }
 section { display: none; overflow-x: auto }
 section:target, body:not(:has(section:target)) #all { display: block }
-section svg { height: auto }
-a:hover :is(polygon, path) { stroke-width: 3 }
+section:focus-visible { outline: 1px dotted var(--line) }
+svg { display: block; height: auto; width: 100% }
+a:is(:hover, :focus-visible) :is(polygon, path) { stroke-width: 3; stroke: var(--link) }
+.graph > polygon { fill: var(--paper) }
+.edge :is(path, polygon):not([stroke="#c1121f"]) { stroke: var(--line) }
+.edge polygon:not([fill="#c1121f"]) { fill: var(--line) }
+:is(.edge, .cluster) text:is([fill="#555555"]) { fill: var(--line) }
+.node:has([stroke-dasharray]) text { fill: var(--ink) }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #14161a; --ink: #eceef2; --line: #a9b0bc; --link: #7cb8ff; --alarm: #ff6b6b }
+  .cluster path { stroke: #6d7583 }
+  [stroke="#8e5aa8"] { stroke: #c79be0 !important } [fill="#8e5aa8"] { fill: #c79be0 }
+  [stroke="#c1121f"] { stroke: var(--alarm) } .edge [fill="#c1121f"] { fill: var(--alarm) }
+}
 """
 
 
-def html(pictures: dict[str, str], title: str) -> str:
+def html(pictures: dict[str, str], title: str, legend: Sequence[tuple[str, str]], verdict: str) -> str:
     """One section for each picture, by its id; the one called "all" is shown first. No script, nothing from outside."""
     sections = []
     for name, svg in pictures.items():
         svg = re.sub(r'id="(?=graph|node|edge|clust|a_)', f'id="{name}_', svg[svg.index("<svg") :])  # ids are unique
+        wide = float(
+            (re.search(r'width="([\d.]+)pt"', svg) or ["", 600])[1]
+        )  # as drawn; smaller down to what one can read
+        svg = svg.replace("<svg", f'<svg style="max-width: {wide * 4 / 3:.0f}px; min-width: {wide * 0.8:.0f}px"', 1)
         sections.append(f'<section id="{name}">\n{svg}</section>')
+    cells = []
+    for text, fill in legend:
+        look = f' class="on" style="background: {fill}"' if fill[:1] == "#" else ' class="dashed"' if fill else ""
+        cells.append(f"<span{look}>{escape.escape(text)}</span>")
     return f"""<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -32,6 +61,8 @@ def html(pictures: dict[str, str], title: str) -> str:
 <h1>{escape.escape(title)}</h1>
 <p>A box with a thick border opens when you click it; the frame of an open one closes it. Point at a node for its
 formula, its derivative, and its numbers. <a href="#all">Close all</a></p>
+<p class="key">{"".join(cells)}</p>
+{f"<p><strong>{escape.escape(verdict)}</strong></p>" * bool(verdict)}
 {"".join(sections)}
 </html>
 """

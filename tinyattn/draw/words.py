@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -76,10 +77,10 @@ def inside(box: Box) -> str:
         known = step.path and step.name and step.path.rpartition(".")[2] != step.name  # as Wq
         landmark = step.name if known else LANDMARKS.get(step.op, "")
         part = step.frames[depth] if len(step.frames) > depth else None
-        if part:
-            found = parts.setdefault(title(part, 1).partition(":")[0], [])
+        if part and (part.module or landmark):
+            found = parts.setdefault(re.sub(r"\.\d+$", "", title(part, 1).partition(":")[0]), [])
             found += [landmark] * (landmark not in ("", *found))
-        elif landmark or step.path:
+        elif not part and (landmark or step.path):
             parts.setdefault(landmark or step.path.rpartition(".")[2], [])
     return ", ".join(
         f"{part} ({' '.join(known)})" if len(known) > 1 else (known or [part])[0] for part, known in parts.items()
