@@ -43,9 +43,8 @@ def html(pictures: dict[str, str], title: str, legend: Sequence[tuple[str, str]]
     sections = []
     for name, svg in pictures.items():
         svg = re.sub(r'id="(?=graph|node|edge|clust|a_)', f'id="{name}_', svg[svg.index("<svg") :])  # ids are unique
-        wide = float(
-            (re.search(r'width="([\d.]+)pt"', svg) or ["", 600])[1]
-        )  # as drawn; smaller down to what one can read
+        found = re.search(r'width="([\d.]+)pt"', svg)
+        wide = float(found[1]) if found else 600.0  # as drawn; smaller down to what one can read
         svg = svg.replace("<svg", f'<svg style="max-width: {wide * 4 / 3:.0f}px; min-width: {wide * 0.8:.0f}px"', 1)
         sections.append(f'<section id="{name}">\n{svg}</section>')
     cells = []
