@@ -1,8 +1,8 @@
 """The whole idea of tinyattn in one file, with NumPy alone: attention, and its derivatives by the walk back.
 
 A computation is a chain of small steps. For each kind of step the derivative is known: that is a table, the rules
-below. So each tensor remembers the step that made it; and the gradient of a long computation is a walk back over these
-steps, from the result to the inputs, which asks the table at each of them. That is all. Run it:
+below. So each tensor remembers the step that made it. To get the gradient of a long computation, walk back over these
+steps, from the result to the inputs, and apply the rules of each step. That is all. Run it:
 
     python demos/whole_idea.py
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 
 class Tensor:
-    """An array, and the step that made it: its inputs, and for each of these a rule. Made by hand, it has none."""
+    """An array, and the step that made it: its inputs, and one rule for each. A tensor that you create has none."""
 
     clock = itertools.count()
 
@@ -25,7 +25,7 @@ class Tensor:
 
 
 def op(*rules):
-    """A step: a formula on arrays, and above it one rule per input.
+    """Makes a step of a formula on arrays and one rule per input, which stand above it.
 
     Let L be the number that the whole computation ends in. A rule is given g = dL/d(out), out and the inputs; it
     returns dL/d(input), the input's share of g.
@@ -109,8 +109,8 @@ Tensor.__matmul__, Tensor.T = matmul, property(transpose)
 def gradients(output, g):
     """{t: dL/dt} for every tensor t that output was made of; g is dL/d(output). This is the chain rule.
 
-    A tensor that went into several steps gets the sum of the shares. All these steps were made after it: when it is the
-    newest tensor that is left, its gradient is complete and can be passed on.
+    A tensor that several steps used gets the sum of their shares. The results of these steps are newer than it. So once
+    it is the newest one left, all its shares are in, and it can pass its gradient on.
     """
     found, left = {output: g}, {output}
     while left:

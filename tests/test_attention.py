@@ -273,3 +273,24 @@ def test_inputs_are_left_alone():
     for x, y in zip((Q, K, V, mask), before, strict=True):
         np.testing.assert_array_equal(x, y)
         assert x.flags.writeable
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4, 1), (2, 1, 1), (2, 4, 1), (6,), (4, 6)])
+@pytest.mark.parametrize("make", [np.array, lambda a: ta.Tensor(a, requires_grad=True)])
+def test_a_scale_that_is_no_number_means_the_same_in_every_form(shape, make):
+    rng = np.random.default_rng(0)
+    Q, K, V = (ta.Tensor(rng.standard_normal(s), requires_grad=True) for s in [(2, 4, 6), (2, 6, 6), (2, 6, 3)])
+    scale, g = make(rng.uniform(0.5, 2, shape)), rng.standard_normal((2, 4, 3))
+
+    def outcome(form):
+        out = form(Q, K, V, scale=scale)
+        return [out, *ta.grad(out, (Q, K, V), g)]
+
+    steps = outcome(ta.scaled_dot_product_attention)
+    for form in (ta.fused_attention, ta.efficient.flash_attention):
+        if form is not ta.fused_attention and (scale.ndim if make is np.array else shape[-1:] == (6,)):
+            with pytest.raises((TypeError, ValueError), match=r"not a number|last axis must be 1"):  # one for each key
+                form(Q, K, V, scale=scale)
+            continue
+        for ours, theirs in zip(outcome(form), steps):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-12, atol=1e-13)

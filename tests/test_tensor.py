@@ -623,3 +623,27 @@ def test_print_shows_the_numbers_of_a_small_tensor_and_the_range_of_a_large_one(
         assert "0.33" in str(ta.Tensor([1 / 3, 2.0])) and "0.333" not in str(ta.Tensor([1 / 3, 2.0]))
     large = ta.Tensor(np.linspace(0, 1, 101))
     assert str(large) == repr(large) == "Tensor(0 … 1, shape=(101,), float64)"
+
+
+def test_a_recorded_backward_pass_inside_no_grad_is_refused():
+    x = ta.Tensor([2.0], requires_grad=True)
+    y = x * x * x
+    with ta.no_grad():
+        with pytest.raises(RuntimeError, match="no_grad"):
+            ta.grad(y, x, create_graph=True)
+        with pytest.raises(RuntimeError, match="no_grad"):
+            y.backward(create_graph=True)
+        assert x.grad is None
+        assert ta.grad(y, x)[0].item() == 12.0  # a plain one is fine
+
+
+def test_an_op_that_returns_its_own_input_shares_nothing_that_somebody_may_write_to():
+    @op(lambda g, out, x: g)
+    def same(x):
+        return x
+
+    x = ta.Tensor([1.0, 2.0])
+    view = x.data[:]
+    y = same(x)
+    view[0] = 5.0
+    assert y.numpy().tolist() == [1.0, 2.0]

@@ -1,4 +1,4 @@
-"""tinyattn: attention down to its last derivative, in NumPy. Read graph.py first, then ops.py."""
+"""tinyattn: attention down to its last derivative, in NumPy. Read demos/whole_idea.py, graph.py, ops.py."""
 
 import builtins as _builtins
 from importlib import import_module as _import_module

@@ -41,8 +41,8 @@ def scaled_dot_product_attention(
     scale: 1/√dk unless given; 1.0 takes the scaling away.
     return_weights: also return the softmax, (..., n, m), before dropout; rows are queries and sum to 1.
     dropout: the probability with which each weight is zeroed, see `ta.dropout`.
-    A NaN in a key or value that nobody may attend is harmless; in one that somebody attends it reaches every row,
-    as 0 · NaN is NaN.
+    A NaN in a key or value that nobody may attend is harmless. Else a key's reaches the rows that may attend it, and
+    a value's every row, as 0 · NaN is NaN.
     """
     dropout = number(dropout, "dropout", 0, 1)
     Q, K, V, scale, allowed, bias = _prepare(Q, K, V, scale, mask)
@@ -138,10 +138,10 @@ def fused_attention(
 ) -> Any:
     """`scaled_dot_product_attention` as a single op: the same answer sooner, in one (..., n, m) array instead of four.
 
-    It cannot show its steps in a graph. With a float mask, one with more leading axes than Q Kᵀ, a Tensor as scale,
-    return_weights or dropout the steps are taken after all.
+    It cannot show its steps in a graph. They are still taken for return_weights, dropout, a scale that is no number, a
+    float mask, and a mask with more leading axes than Q Kᵀ.
     """
-    if number(dropout, "dropout", 0, 1) == 0 and not (return_weights or isinstance(scale, Tensor)):
+    if number(dropout, "dropout", 0, 1) == 0 and not (return_weights or isinstance(scale, (Tensor, np.ndarray))):
         q, k, v, factor, allowed, bias = _prepare(Q, K, V, scale, mask)
         if bias is None and (allowed is None or broadcasts(allowed.shape[:-2], _leading(q, k))):
             return _attention(q, k, v, scale=factor, allowed=allowed)
@@ -193,6 +193,6 @@ def _leading(x: Any, y: Any) -> Shape:
 
 
 def _matmul_as(like: Array, x: Array, y: Array) -> Array:
-    """x @ y with its axes in memory as those of `like`: heads that are views of one array will join without a copy."""
+    """x @ y in the memory layout of `like`: heads that are views of one array then join without a copy."""
     fits = like.shape == (*_leading(x, y), x.shape[-2], y.shape[-1])
     return np.matmul(x, y, out=np.empty_like(like, dtype=np.result_type(x, y)) if fits else None)

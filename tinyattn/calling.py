@@ -4,7 +4,8 @@
     def exp(x: Array) -> Array:
         return np.exp(x)
 
-makes exp a function of a TensorLike that returns a Tensor: the formula computes it, the rule is its derivative.
+makes exp a function of a TensorLike that returns a Tensor: the formula computes it, the rule is the way back,
+dL/dx = g · exp'(x). A method or an exported name is an entry in methods.py and in `__all__`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None
         The formula's arguments after the inputs are its params.
     pull: gets extra= and needs= besides, and returns one gradient or None per input; `needs` says which are wanted.
         The formula then returns (out, extra), and takes its params by name.
-    wide: float16 is computed in float32, forward and back, and rounded once: for what sums, or could overflow.
+    wide: if the first input is float16, it computes in float32, forward and back, and rounds once: for sums, and for
+        what could overflow.
     twin: the same function in tinyattn's ops, if pull works on arrays alone: create_graph differentiates the twin.
     """
 
@@ -99,7 +101,7 @@ def either(pull: Rule, twin: Callable[..., Any]) -> Rule:
     def pull_either(g: Any, out: Any, *inputs: Any, extra: Any, needs: list[bool], **params: Any) -> Any:
         if not isinstance(g, Tensor):
             return pull(g, out, *inputs, extra=extra, needs=needs, **params)
-        ends = [+x if need else x for x, need in zip(inputs, needs)]  # so that in f(x, x) each x gets its own share
+        ends = [+x if need else x for x, need in zip(inputs, needs)]  # new nodes: in f(x, x) each x gets its share
         wanted = [x for x, need in zip(ends, needs) if need]
         shares = iter(grad(twin(*ends, **params), wanted, g, create_graph=True, materialize_grads=True))
         return [next(shares) if need else None for need in needs]

@@ -28,18 +28,18 @@ class Op:
     """An operation: a formula on arrays and its way back, which is a rule per input, or one pull for all of them."""
 
     name: str
-    forward: Callable[..., Any]  # (*arrays, **params) -> array; beside a pull (array, what the pull wants besides)
+    forward: Callable[..., Any]  # (*arrays, **params) -> array, or (array, extra) with a pull; changes no array
     rules: tuple[Rule | None, ...]  # (g, out, *inputs, **params) -> dL/d(input), summed over broadcast axes by walk
     pull: Rule | None  # (g, out, *inputs, extra=, needs=, **params) -> dL/d(input) or None, one per input
     twin: Callable[..., Any] | None  # where pull takes arrays only: the same function, composed of ops
-    wide: bool  # computes in float32, forward and back, what it gets in float16, and rounds once
+    wide: bool  # computes in float32, forward and back, if its first input is float16, and rounds once
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """How a tensor was made. It holds arrays, and never its own tensor: there is no cycle, so a graph is freed at once.
+    """How a tensor was made. It never holds its own tensor: no cycle, so a graph is freed with its last tensor.
 
-    A backward pass that goes through a node releases it (inputs is None), unless the graph is to be retained.
+    A backward pass that goes through a node releases it (inputs is None), unless retain_graph or create_graph is set.
     """
 
     op: Op
@@ -67,10 +67,10 @@ class Tensor(Face):
 
         gradient: dL/d(this), of this tensor's shape; may be left out for one element, where it is 1.
         retain_graph: keep the graph for another backward pass (it is released as it is used).
-        create_graph: record the backward pass, so that the gradients can be differentiated in turn.
+        create_graph: record the backward pass, so that the gradients can be differentiated in turn; keeps the graph.
         Raises RuntimeError on a non-scalar without gradient, on a released graph, and if nothing needs a gradient.
         """
-        given = {id(gradient)}
+        given = {id(gradient)}  # tensors that somebody has already: .grad shares nothing with them
         for t, g in walk(self, gradient, way(self), retain_graph, create_graph):
             if t._node is None or t._node.retains_grad:
                 t._grad = own(g, given, t._grad)
@@ -106,15 +106,15 @@ def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
     out, extra = out if op.pull else (out, None)
     out = out if isinstance(out, np.ndarray) else np.asarray(out)
     out = narrowed(out, arrays) if wide else out
-    if lent and not record and out.base is not None:
-        out = out.copy()  # a view of an array that somebody may write to
+    if lent and not record and (out.base is not None or out is arrays[0]):
+        out = out.copy()  # a view of an array that its holder may write to
     result = wrap(out)
     if record:
         if out.dtype.kind != "f":
             refusals.not_a_float(out, op.name)
         node = Node(op, kept, (out, *arrays), extra, params, next(clock), current_region.get())
         result._needs, result._node = True, node
-    if record or out.base is not None or out is arrays[0]:  # a graph, a view or the result itself shares values
+    if record or out.base is not None or out is arrays[0]:  # a graph reads them, or a view shares them: locked
         out.setflags(write=False)
         for x in kept:
             if isinstance(x, Tensor) and x._node is None:  # results are locked from the start
@@ -143,12 +143,12 @@ def grad(
     refusals.not_on_the_way(output, () if materialize_grads else inputs, path)
     wanted, given = set(inputs), {id(grad_output)}
     steps = walk(output, grad_output, path, retain_graph, create_graph)  # frees each g in its turn
-    found = {t: [own(g, given) for x in inputs if x is t] for t, g in steps if t in wanted}
+    found = {t: [own(g, given) for x in inputs if x is t] for t, g in steps if t in wanted}  # listed twice: two tensors
     return tuple(found[t].pop() if t in found else wrap(np.zeros(t.shape, t.dtype)) for t in inputs)
 
 
 def gradients(output: Tensor, gradient: Gradient = None) -> dict[Tensor, Array]:
-    """dL/d(t) for every tensor t on the way to output, newest first: touches no `.grad`, keeps the graph."""
+    """dL/dt for every tensor t on the way to output, if it needs one, newest first: no `.grad` is touched."""
     return {t: np.array(g) for t, g in walk(output, gradient, way(output), True, False)}
 
 
@@ -177,7 +177,7 @@ def way(output: Tensor, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:
 
 def walk(output: Tensor, gradient: Gradient, path: list[Tensor], retain: bool, create: bool) -> Iterator[Flow]:
     """Yield (t, dL/dt) for the tensors of a way, newest first: the chain rule, one node at a time."""
-    g: Any = as_tensor(refusals.unfit_start(output, gradient, path))
+    g: Any = as_tensor(refusals.unfit_start(output, gradient, path, create and not recording.get()))
     wanted, total = set(path), {output: g if create else g._data}
     refusals.changed(path, wanted, values.last_change)
     while path:
@@ -197,23 +197,23 @@ def walk(output: Tensor, gradient: Gradient, path: list[Tensor], retain: bool, c
             total[x] = total[x] + (dx.astype(np.float32) if dx.dtype is HALF else dx) if x in total else dx
         if pairs and not (retain or create):
             node.inputs, node.saved, node.extra = None, (), None
-        pairs, dx = [], None  # total alone holds the shares, so that each is freed when its turn has come
+        pairs, dx = [], None  # only total holds shares, so that each is freed after its turn
 
 
 def shares(t: Tensor, node: Node, g: Any, wanted: set[Tensor]) -> list[Flow]:
     """(x, its share of g) for each input x of a node that is wanted."""
     op, inputs, params = node.op, node.inputs or (), node.params
-    values = (t, *inputs) if isinstance(g, Tensor) else node.saved  # on Tensors, a rule records what it does
+    operands = (t, *inputs) if isinstance(g, Tensor) else node.saved  # on Tensors, a rule records what it does
     if op.wide and t._data.dtype is HALF and not isinstance(g, Tensor):
-        g, *values = unrounded(op, g, values, params)
+        g, *operands = unrounded(op, g, operands, params)
     if op.pull:
         needs = [isinstance(x, Tensor) and x in wanted for x in inputs]
-        pulled = op.pull(g, *values, extra=node.extra, needs=needs, **params)
+        pulled = op.pull(g, *operands, extra=node.extra, needs=needs, **params)
         return [(x, dx) for x, dx, need in zip(inputs, pulled, needs) if need]
     found = []
     for x, rule in zip(inputs, op.rules):
         if isinstance(x, Tensor) and x in wanted:
-            found.append((x, (rule or refusals.no_rule(x, op.name))(g, *values, **params)))
+            found.append((x, (rule or refusals.no_rule(x, op.name))(g, *operands, **params)))
     return found
 
 

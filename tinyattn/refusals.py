@@ -130,10 +130,14 @@ def not_on_the_way(output: Any, inputs: Sequence[Any], path: Sequence[Any]) -> N
             )
 
 
-def unfit_start(output: Any, gradient: Any, path: Sequence[Any]) -> Any:
+def unfit_start(output: Any, gradient: Any, path: Sequence[Any], unrecorded: bool = False) -> Any:
     """The gradient that the walk along a path starts with: 1 for an output of one element, if none is given."""
     if path:
         constant(output)
+    if unrecorded:
+        raise RuntimeError(
+            "create_graph=True inside no_grad would record nothing: leave no_grad for this backward pass"
+        )
     if gradient is None:
         if output._data.size != 1:
             raise RuntimeError(

@@ -3,9 +3,10 @@
 An array is in one of three states:
     open    only the tensor has it, and no graph has read it;
     lent    `.data` has handed it out: its holder may write to it, and may have made views of it, which no lock reaches;
-    locked  a graph has read it, or another tensor shares it: nobody writes to it any more.
+    locked  a graph has read it, another tensor shares it, or it was assigned: nobody writes to it any more.
 `.data` lends an open array. In place of a locked one it lends a copy, and keeps that copy as the tensor's values.
-A graph that reads an open array locks it. A lent one is left to its holder: the tensor and the graph take a copy.
+A graph that reads an open array locks it. A lent one is locked too, but its views are not: the tensor and the graph
+take a copy, and the old array is left to its holder.
 
     x = Tensor([1.0, 2.0], requires_grad=True)    open
     d = x.data; d[0] = 5.0                        lent: x is [5, 2]
@@ -13,7 +14,7 @@ A graph that reads an open array locks it. A lent one is left to its holder: the
     x.data[0] = 7.0                               x has a new array, [7, 2], which is lent; the graph keeps [5, 2]
     y.backward()                                  RuntimeError: x changed after it was read
 
-So a graph never computes with values that it did not read, and nothing is copied until somebody asks for `.data`.
+So a graph never computes with values that it did not read, and no training step copies its parameters.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Rule: TypeAlias = Callable[..., Any]  # (g, out, *inputs, **params) -> dL/d(inpu
 
 HALF = np.dtype(np.float16)
 clock = itertools.count(1)  # of nodes and of changes
-last_change = 0  # when a tensor last got another array: younger nodes have read what is there now
+last_change = 0  # when a tensor last got another array: nodes that are younger have read what is there now
 
 
 class Values:

@@ -112,6 +112,8 @@ def _attend(Q: Tensor, K: Tensor, V: Tensor, scale: Any, plan: Plan, *mask: Any)
         busy, used = plan.seen(Q.shape[-2], K.shape[-2], *mask)
         Q, K, V = masked_fill(Q, ~busy, 0.0), masked_fill(K, ~used, 0.0), masked_fill(V, ~used, 0.0)
     if isinstance(scale, Tensor):
+        if scale.ndim and scale.shape[-1] != 1:
+            raise ValueError(f"scale of shape {scale.shape}: it multiplies each query, so its last axis must be 1")
         Q, scale = Q * scale, 1.0
     elif scale is None:
         scale = 1 / math.sqrt(Q.shape[-1] or 1)
