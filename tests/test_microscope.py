@@ -92,6 +92,16 @@ def test_sixteen_tokens_and_eight_heads_are_small():
     assert len(ta.microscope(*some(16, 16, 16, 16, (8,))).html) < 500_000
 
 
+def test_numbers_that_are_none_have_a_page():
+    """NaN where it is met is shown; in a key that nobody may attend it is as harmless as it is to the engine."""
+    Q, K, V = some(3, 4, heads=())
+    K[2] = V[2] = np.nan
+    page = ta.microscope(Q, K, V, np.array([True, True, False, True]))
+    assert all(np.isfinite(x).all() for name, x in arrays(page).items() if name != "bias")
+    V[0, 0] = np.nan
+    assert "NaN" in ta.microscope(Q, np.nan_to_num(K), V).html
+
+
 def test_what_does_not_fit_is_refused():
     Q, K, V = some()
     with pytest.raises(ValueError, match="3 row_labels for 4 queries"):
@@ -168,6 +178,15 @@ def test_the_page_computes_what_the_engine_computes(browser, tmp_path, width, sc
     assert tab.asked == [tab.url]
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     tab.close()
+
+
+def test_the_tick_is_there_where_numbers_are_none(browser, tmp_path):
+    Q, K, V = some(3, 4, heads=())
+    K[2] = V[2] = np.nan
+    for mask, V_ in ((np.array([True, True, False, True]), V), (None, V), (None, np.where(np.isnan(V), np.inf, V))):
+        tab = opened(browser, ta.microscope(Q, np.nan_to_num(K) if mask is None else K, V_, mask), tmp_path)
+        assert "agrees" in tab.inner_text("#tick")
+        assert not tab.faults
 
 
 @pytest.mark.parametrize("size", [3, 12])  # 12: products beyond the eight largest become one number

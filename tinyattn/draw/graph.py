@@ -39,7 +39,7 @@ __all__ = ["draw_graph"]
 
 COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
 COMPUTED, PARAMETER, CONSTANT, NOT_FINITE = "#d6e6f4", "#fddcae", "#ececec", "#ff8f8f"
-BACKWARD = "#ead7f2"
+BACKWARD = "#cbaadd"  # darker than the others: its hue is lost on some eyes
 MOST = 1_000  # boxes that are drawn: dot needs minutes for more, and nobody reads them
 DYING = "#c1121f"  # an edge on which a gradient dies
 FAINT = 1e-6  # beside the largest gradient

@@ -241,10 +241,11 @@ def _picture(maps: list[Map], rows: list[str], columns: list[str], title: str, a
         empty, missing = np.flatnonzero(~values.any(axis=-1)).tolist(), np.argwhere(np.isnan(values)).tolist()
         for y in empty:
             ax.add_patch(Rectangle((-0.5, y - 0.5), m, 1, fill=False, hatch="///", edgecolor="white"))
-        for y, x in one.marked:
-            ax.add_patch(
-                Rectangle((x - 0.45, y - 0.45), 0.9, 0.9, fill=False, edgecolor="#d62728", linewidth=max(8 * cell, 1))
-            )
+        for y, x in one.marked:  # red on white: one of them is seen on each colour, by each eye
+            for ink, wide in (("white", 2.2), ("#d62728", 1)):
+                frame = Rectangle((x - 0.45, y - 0.45), 0.9, 0.9, fill=False, edgecolor=ink)
+                frame.set_linewidth(max(6 * cell, 1) * wide)
+                ax.add_patch(frame)
         for y, x in missing:
             ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor="white", edgecolor="none"))
             ax.text(x, y, NAN, ha="center", va="center", color="crimson", fontsize=30 * cell)

@@ -122,18 +122,18 @@ def _measured(
     """
     leading = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     n, m, dk = Q.shape[-2], K.shape[-2], Q.shape[-1]
-    q, k, v = (
-        Tensor(np.broadcast_to(x.numpy(), (*leading, *x.shape[-2:])).astype(np.float32).astype(float), True)
-        for x in (Q, K, V)
-    )
     given = 1 / math.sqrt(dk or 1) if scale is None else float(scale)
     bias = np.zeros((*leading, n, m))
     if mask is not None:
-        allowed, added = split_mask(mask, bias.shape, q.dtype)
+        allowed, added = split_mask(mask, bias.shape, bias.dtype)
         bias = np.broadcast_to(
             np.where(allowed, 0.0 if added is None else as_tensor(added).numpy(), -np.inf), bias.shape
         )
         bias = bias.astype(np.float32).astype(float)
+    blocked = np.isneginf(bias)
+    alone = blocked.all(-1), blocked.all(-2), blocked.all(-2)  # there a NaN meets nothing, and 0 stands in for it
+    filled = [np.where(a[..., None] & ~np.isfinite(x.numpy()), 0, x.numpy()) for a, x in zip(alone, (Q, K, V))]
+    q, k, v = (Tensor(x.astype(np.float32).astype(float), True) for x in filled)
     out, P = scaled_dot_product_attention(q, k, v, bias, scale=given, return_weights=True)
     g = np.ones(out.shape) if gradient is None else as_tensor(gradient).numpy()
     if g.shape != out.shape:
@@ -199,7 +199,7 @@ def _tables(a: dict[str, Array], given: float, rows: list[str], columns: list[st
     back = {"Q": a["dQ"], "K": a["dK"], "S": dM * given, "Z": dM, "M": dM, "P": dP, "V": a["dV"], "O": a["gradient"]}
     if sum(2 * x.size for x in value.values()) > STATIC:
         value = {name: value[name] for name in "PO"}
-    top = max((np.abs(g).max(initial=0) for g in back.values()), default=0) or 1
+    top = max(np.abs(g[np.isfinite(g)]).max(initial=0) for g in back.values()) or 1
     figures = []
     for name, x in value.items():
         whole = np.abs(x[np.isfinite(x)]).max(initial=0) if name != "P" else 1.0
