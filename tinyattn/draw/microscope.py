@@ -130,9 +130,9 @@ def _measured(
             np.where(allowed, 0.0 if added is None else as_tensor(added).numpy(), -np.inf), bias.shape
         )
         bias = bias.astype(np.float32).astype(float)
-    blocked = np.isneginf(bias)
-    alone = blocked.all(-1), blocked.all(-2), blocked.all(-2)  # there a NaN meets nothing, and 0 stands in for it
     blocked: Array = bias == -np.inf
+    alone = blocked.all(-1), blocked.all(-2), blocked.all(-2)  # there a NaN meets nothing, and 0 stands in for it
+    filled = [np.where(a[..., None] & ~np.isfinite(x.numpy()), 0, x.numpy()) for a, x in zip(alone, (Q, K, V))]
     q, k, v = (Tensor(x.astype(np.float32).astype(float), True) for x in filled)
     out, P = scaled_dot_product_attention(q, k, v, bias, scale=given, return_weights=True)
     g = np.ones(out.shape) if gradient is None else as_tensor(gradient).numpy()
