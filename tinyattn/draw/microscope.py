@@ -123,14 +123,14 @@ def _measured(
     leading = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     n, m, dk = Q.shape[-2], K.shape[-2], Q.shape[-1]
     given = 1 / math.sqrt(dk or 1) if scale is None else float(scale)
-    bias = np.zeros((*leading, n, m))
+    bias: Array = np.zeros((*leading, n, m))
     if mask is not None:
         allowed, added = split_mask(mask, bias.shape, bias.dtype)
         bias = np.broadcast_to(
             np.where(allowed, 0.0 if added is None else as_tensor(added).numpy(), -np.inf), bias.shape
         )
         bias = bias.astype(np.float32).astype(float)
-    blocked: Array = bias == -np.inf
+    blocked = bias == -np.inf
     alone = blocked.all(-1), blocked.all(-2), blocked.all(-2)  # there a NaN meets nothing, and 0 stands in for it
     filled = [np.where(a[..., None] & ~np.isfinite(x.numpy()), 0, x.numpy()) for a, x in zip(alone, (Q, K, V))]
     q, k, v = (Tensor(x.astype(np.float32).astype(float), True) for x in filled)
