@@ -92,7 +92,7 @@ def train(seed, kind, n, d, steps, lr=0.01):
         right.append(np.mean(logits.numpy().argmax(axis=-1) == answers))
         if step >= 20 and np.mean(right[-20:]) > 0.99:
             return np.mean(right[-20:]), 0.0
-    fifth = steps // 5
+    fifth = max(1, steps // 5)
     return np.mean(right[-20:]), np.mean(right[-fifth:]) - np.mean(right[-2 * fifth : -fifth])
 
 

@@ -1,16 +1,20 @@
 """Each claim of a demo can fail: a mutant breaks the mechanism under it, and the demo ends with code 1.
 
 A mutant is an edit of the demo's source (unscaled made scaled, a mask taken off, training left out …); what makes the
-claim is left alone. The quick form is played in this process, without pictures. Of the claims that a demo makes in its
-quick form each has to fail under some mutant; that they hold without one is asserted in test_demos.py.
+claim is left alone. The quick form is played in this process, without pictures; for what only the full form claims, or
+only with the weights of real models, the full form, made small, with random weights in the place of the trained ones.
+Every claim in a demo's source has to fail under some mutant; that they hold without one is asserted in test_demos.py
+(the quick forms), and is what demos/figures.py asks of the full ones.
 """
 
 import ast
+import re
 import sys
 import types
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 import tinyattn as ta
@@ -184,10 +188,11 @@ MUTANTS = {  # demo: [[(what stands there, what the mutant has), …], …]
         [("rng.normal(size=(1, T, D)).astype", "rng.normal(size=(1, 64, D)).astype")],
     ],
     "recall_and_state": [
-        [("(120 if demo.quick else 300), 3", "(8 if demo.quick else 300), 1")],
+        [("(120 if demo.quick else 300), 3", "(8 if demo.quick else 300), 1"), ("120 if demo.quick else 1000", "8")],
         [
             ("asked[:, :, None] - self.n // 4", "asked[:, :, None] - self.n"),
             ("(120 if demo.quick else 300), 3", "(120 if demo.quick else 300), 1"),
+            ("120 if demo.quick else 1000", "8"),
         ],
     ],
     "quadratic_cost": [
@@ -201,6 +206,14 @@ MUTANTS = {  # demo: [[(what stands there, what the mutant has), …], …]
             ("scale=30.0", "scale=0.0"),
             ("keys @ (keys.T @ values), linear", "values, linear"),
         ],
+    ],
+    "microscope": [
+        [
+            ("P = weights.numpy()", "P = ta.softmax(Q @ K.swapaxes(-1, -2), axis=-2).numpy()"),
+            ("ta.scaled_dot_product_attention(Q, K, V", "ta.scaled_dot_product_attention(-Q, K, V"),
+            ("size = page", 'page.write_text("see http://elsewhere"); size = page'),
+        ],
+        [("ta.scaled_dot_product_attention(Q, K, V", "ta.scaled_dot_product_attention(-Q, K, V")],
     ],
     "real_sentence": [
         [  # each head in another's place
@@ -233,6 +246,55 @@ MUTANTS = {  # demo: [[(what stands there, what the mutant has), …], …]
         ],
     ],
 }
+FULL = {  # the same, of the full forms
+    "vanishing_gradients": [
+        [  # not trained; two steps of one size; the division there after all
+            ("(600, [16, 64, 512], [1e-3, 3e-3], 3)", "(2, [16, 64, 512], [3e-3, 3e-3], 1)"),
+            ('"no ÷, from 1": (False, True)', '"no ÷, from 1": (True, True)'),
+            ("draws = 5 if demo.quick else 20", "draws = 1"),
+        ],
+    ],
+    "three_projections": [[("(150 if demo.quick else 400), 3", "(2 if demo.quick else 2), 1")]],
+    "multi_head": [
+        [("[1, 2, 4, 8], 400)", "[1, 2, 4, 8], 2)"), ("3 if demo.quick else 10", "1"), ("range(3)", "range(1)")]
+    ],
+    "captioning": [
+        [("(700, 64, 32, 3e-3)", "(2, 16, 8, 3e-3)"), ("else 500)", "else 20)"), ("seed + 3)", "seed + 1)")]
+    ],
+    "parallel": [[("rng.normal(size=(1, T, D)).astype", "rng.normal(size=(1, 64, D)).astype")]],
+    "recall_and_state": [
+        [("(120 if demo.quick else 300), 3", "2, 1"), ("120 if demo.quick else 1000", "2"), ("128, 256, 512]", "128]")]
+    ],
+    "quadratic_cost": [
+        [  # tiles so small that every one of them is overhead
+            (
+                '"flash": efficient.flash_attention',
+                '"flash": functools.partial(efficient.flash_attention, block_size=8)',
+            ),
+            ("[1024, 2048, 4096, 8192, 16384]", "[128, 256]"),
+            ("else [512, 1024, 2048]", "else [64, 128]"),
+            ("3 if demo.quick else 20", "1"),
+            ("0.01 if demo.quick else 0.1", "0.01"),
+        ],
+    ],
+    "tiny_gpt": [
+        [
+            ('"steps": 1600, "width": 96', '"steps": 2, "width": 32'),
+            ("1 if demo.load else demo.seeds", "1"),
+            ("else 600))", "else 60))"),
+            ("self.seconds += time", "self.seconds += 1000 + time"),
+        ],
+    ],
+    "real_sentence": [[]],
+    "real_gpt": [[("count = 9 if demo.quick else 96", "count = 9")]],
+    "what_matters": [
+        [
+            ("W[tokenizer.token_to_id", "0 * W[tokenizer.token_to_id"),
+            ("6 if demo.quick else 32", "2"),
+            ("12 if demo.quick else None]\n    truth", "6]\n    truth"),
+        ]
+    ],
+}
 square = op(lambda g, out, x: 3 * g * (x.detach() if isinstance(x, ta.Tensor) else x))(lambda x: x * x)
 
 
@@ -257,14 +319,49 @@ class Silent(_demo.Demo):
     table = heading = plot = graph = heatmap = say
 
 
-def play(name, edits, monkeypatch, folder):
-    """The exit code of the mutant's quick form; Silent.seen has its claims."""
+class Words:
+    """Stands in for a tokenizer: a number for each word; of the sentences that ship with tinyattn, MiniLM's tokens."""
+
+    def __init__(self):
+        self.known = {sentence: list(tokens) for sentence, (tokens, _) in pretrained.stored_maps().items()}
+        self.words = []
+
+    def token_to_id(self, token):
+        self.words += [token] * (token not in self.words)
+        return self.words.index(token)
+
+    def encode(self, text):
+        tokens = self.known.get(text) or re.findall(r"<\|\w+\|>|\w+|[^\w\s]", text)
+        return types.SimpleNamespace(tokens=tokens, ids=[self.token_to_id(token) for token in tokens])
+
+    def encode_batch(self, texts):
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids):
+        return " ".join(map(str, ids))
+
+
+def untrained(name):
+    """What pretrained.load gives, small and with random weights."""
+    if name == "minilm":
+        return pretrained.BERT(400, 64, 48, 12, 6, rng=4).astype(np.float32), Words()
+    return ta.nn.GPT(1100, 256, 24, 3, 3, norm=ta.nn.RMSNorm, rng=0).astype(np.float32).eval(), Words()
+
+
+def claims(name):
+    """The lines of a demo's source where it claims something."""
+    tree = ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    return {node.lineno for node in ast.walk(tree) if getattr(getattr(node, "func", None), "attr", "") == "claim"}
+
+
+def play(name, edits, monkeypatch, folder, form=("--quick",)):
+    """The exit code of the mutant; Silent.seen has its claims."""
     source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     for old, new in edits:
         assert old in source, f"{name}.py has changed: {old!r} is gone, so the mutant needs another place"
         source = source.replace(old, new)
     monkeypatch.setattr(_demo, "Demo", Silent)
-    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--quick", "--out", str(folder)])
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *form, "--out", str(folder)])
     module = types.ModuleType("__main__")
     vars(module).update(WRONG=WRONG, __file__=str(FOLDER / f"{name}.py"))
     monkeypatch.setitem(sys.modules, "__main__", module)
@@ -279,19 +376,17 @@ def test_each_claim_has_a_mutant_that_it_fails_under(name, monkeypatch, tmp_path
     def missing(*_):
         raise FileNotFoundError("no weights here")
 
-    monkeypatch.setattr(pretrained, "load", missing)
-    made, failed = set(), set()
-    for edits in MUTANTS[name]:
-        code = play(name, edits, monkeypatch, tmp_path)
-        assert code not in (None, 0), f"no claim fails under {edits}"
-        made |= set(Silent.seen)
-        failed |= {line for line, holds in Silent.seen.items() if not holds}
+    failed = set()
+    for load, form, mutants in ((missing, ("--quick",), MUTANTS[name]), (untrained, (), FULL.get(name, ()))):
+        monkeypatch.setattr(pretrained, "load", load)
+        for edits in mutants:
+            code = play(name, edits, monkeypatch, tmp_path, form)
+            assert code not in (None, 0), f"no claim fails under {edits}"
+            failed |= {line for line, holds in Silent.seen.items() if not holds}
     source = (FOLDER / f"{name}.py").read_text(encoding="utf-8").splitlines()
-    never = [f"line {line}: {' '.join(source[line - 1 : line + 2])}" for line in sorted(made - failed)]
+    never = [f"line {line}: {' '.join(source[line - 1 : line + 2])}" for line in sorted(claims(name) - failed)]
     assert not never, "\n".join(never)
 
 
 def test_every_demo_has_mutants():
-    calls = {p.stem: ast.parse(p.read_text(encoding="utf-8")) for p in FOLDER.glob("[a-z]*.py")}
-    claims = lambda tree: [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "claim"]
-    assert {name for name, tree in calls.items() if claims(tree)} - {"microscope"} == set(MUTANTS)
+    assert {p.stem for p in FOLDER.glob("[a-z]*.py") if claims(p.stem)} == set(MUTANTS)
