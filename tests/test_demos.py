@@ -1,4 +1,4 @@
-"""Every demo runs: its quick form makes its claims, holds them, and writes its pictures.
+"""Every demo runs: its quick form makes its claims, holds them, and writes its pictures, in odd surroundings.
 
 A demo whose quick form takes more than some seconds has a line `SLOW = True`, and runs where TINYATTN_SLOW is set.
 """
@@ -14,6 +14,7 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "demos"
 DEMOS = sorted(p for p in FOLDER.glob("*.py") if "\n    _demo.run(" in p.read_text(encoding="utf-8"))
+ODD = {"MPLBACKEND": "module://nosuch.backend_inline", "NO_COLOR": "1", "HOME": "", "USERPROFILE": "", "COLUMNS": "60"}
 IMPORT = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import _demo"
 
 
@@ -32,8 +33,10 @@ def test_demo(demo, tmp_path):
     if re.search(r"^SLOW = True", demo.read_text(encoding="utf-8"), re.M) and not os.environ.get("TINYATTN_SLOW"):
         pytest.skip("slow: set TINYATTN_SLOW=1")
     pytest.importorskip("matplotlib")
-    done = run(demo, "--quick", "--out", tmp_path)
+    tmp_path.joinpath("matplotlibrc").write_text("text.usetex: True")
+    done = run("-W", "error", demo, "--quick", "--out", tmp_path, MATPLOTLIBRC=str(tmp_path), **ODD)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
     assert "✓" in done.stdout
     assert "✗" not in done.stdout
     wide = [line for line in done.stdout.splitlines() if len(line) > 80 and not line.startswith("picture: ")]

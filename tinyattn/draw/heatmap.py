@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -151,7 +152,8 @@ def _table(m: Map, rows: list[str], columns: list[str]) -> list[Line]:
     scale = "0 is exactly 0" if figures else f"blank 0, {' '.join(SHADES[1:])} up to {ends}"
     nan, outside = np.isnan(values).sum(), ((values < 0) | (values > 1)).sum()
     remarks = (f"; {NAN} is NaN: {nan}" if nan else "") + (f"; outside the scale: {outside}" if outside else "")
-    return [*lines, [(f"rows: queries, columns: keys, scale 0 to {_figure(top)} ({scale}){remarks}", "")]]
+    legend = f"rows: queries, columns: keys, scale 0 to {_figure(top)} ({scale}){remarks}"
+    return [*lines, *([(line, "")] for line in textwrap.wrap(legend, room + corner + 1))]
 
 
 def _overview(cells: Array, axes: list[str]) -> list[Line]:
