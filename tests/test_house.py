@@ -145,6 +145,8 @@ def test_public_names(module):
 def test_nothing_is_public_by_accident():
     for name in ("np", "math", "op", "on", "Array", "Axis", "wrap", "as_tensor", "region", "Methods"):
         assert not hasattr(ta, name), name
+    for name in ("attention", "values", "text", "graph", "files"):  # a user's own names
+        assert name not in dir(ta) and name not in ta.__all__, name
 
 
 # --- types, for help() and for type checkers ---------------------------------------------------------------

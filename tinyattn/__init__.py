@@ -2,6 +2,7 @@
 
 import builtins as _builtins
 from importlib import import_module as _import_module
+from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as _numpy
@@ -33,16 +34,19 @@ __version__ = "0.2.0"
 _numpy.empty(2**25 - 2**14, _numpy.uint8)
 
 
-# What `from tinyattn import *` brings: all but the names that Python itself has, as sum and max.
-_LATER = dict.fromkeys(
-    ("Microscope", "draw_graph", "explain", "heatmap", "microscope"), ".draw"
-)  # pictures: few programs need them
-_public = [name for name in globals() if not name.startswith("_") and name not in ("Any", "TYPE_CHECKING")]
+# Pictures, which few programs need, are loaded when they are asked for.
+_LATER = dict.fromkeys(("Microscope", "draw_graph", "explain", "heatmap", "microscope"), ".draw")
+_ROOMS = {"efficient", "interop", "nn", "optim"}  # of the modules these are public
+_modules = {name for name, value in globals().items() if name[0] != "_" and isinstance(value, _ModuleType)}
+_public = [n for n in globals() if n[0] != "_" and n not in ("Any", "TYPE_CHECKING", *(_modules - _ROOMS))]
 _public += [*_LATER, "check"]
+# What `from tinyattn import *` brings: all but the names that Python itself has, as sum and max.
 __all__ = [name for name in _public if not hasattr(_builtins, name)]
 
 
 _explain(_public)  # t.concatenate: it is ta.concatenate
+for _name in _modules:  # ta.attention(Q, K, V): it is ta.scaled_dot_product_attention
+    globals()[_name].__class__ = _habits.Room
 
 
 def __dir__() -> list[str]:

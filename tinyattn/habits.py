@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -180,6 +181,18 @@ def no_attribute(place: str, name: str, own: Iterable[str], table: dict[str, str
     if callable(getattr(numpy, name, None)):
         return AttributeError(f"{text}: np.{name} takes arrays, t.numpy(), and gives no gradient")
     return AttributeError(text)
+
+
+class Room(ModuleType):
+    """A module that is called like a function by mistake: the error names its functions."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        place = self.__name__.replace("tinyattn", "ta")
+        own = place if place in _places() else "ta"
+        found = [f"{own}.{name}" for name in getattr(self, "__all__", [])][:8]
+        raise TypeError(
+            f"{place} is a module, no function. Did you mean {' or '.join(found) or 'one of its functions'}?"
+        )
 
 
 def _places() -> dict[str, Any]:
