@@ -158,11 +158,14 @@ def plot(figure, distances, to_learn, items, recall, reach, gradients):
         style = {"color": COLORS[kind], "ls": "--" if trained else "-", "lw": 1.3}
         for k, line in enumerate(lines):
             slope.plot(reach, line, label=name if k == 0 else None, **style)
-    far.set(title="Training steps until it is learned", xlabel="distance: words in between", ylim=(0, None))
+    steps = ", ".join(f"{name} {np.mean(to_learn[name, distances[-1]]):.0f}" for name in MODELS)
+    far.set(title=f"Steps until learned, {distances[-1]} words away: {steps}", ylabel="training steps", ylim=(0, None))
+    far.set_xlabel("distance: words in between")
     low, high = (np.mean([table[items[-1]] for table in recall.values()][i]) for i in (0, -1))
     many.set(title=f"Recall of {items[-1]} pairs: {low:.2f} to {high:.2f}", ylabel="share of right answers")
     many.set(xlabel="pairs to remember", ylim=(-0.03, 1.05), xlim=(items[0], items[-1] * 2.2))
-    slope.set(title="Gradient that reaches the first position", xlabel="distance d", ylabel="|d logits / dx|")
+    ends = ", ".join(f"{name} {np.mean([line[-1] for line in gradients[name]]):.0e}" for name in MODELS)
+    slope.set(title=f"Gradient from {reach[-1]} words away: {ends}", xlabel="distance d", ylabel="|d logits / dx|")
     slope.set_yscale("log")
     many.set_xscale("log", base=2)
     many.set_xticks(items, [str(m) for m in items])

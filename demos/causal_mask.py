@@ -106,8 +106,8 @@ def main(demo):
     demo.heading("The mask, and the weights behind it")
     ta.show_mask(ta.causal_mask(n))
     _, weights = ta.scaled_dot_product_attention(X, X, X, ta.causal_mask(n), return_weights=True)
-    demo.heatmap("weights", weights, title="weights behind a causal mask")
     P = weights.numpy()
+    demo.heatmap("weights", weights, title=f"behind a causal mask: weight on the future {P[future].sum():g}")
     demo.say()
     demo.claim(
         "weights on the future are exactly 0, rows still sum to 1", np.all(P[future] == 0) and np.allclose(P.sum(-1), 1)

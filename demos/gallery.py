@@ -1,9 +1,15 @@
 """Make the pictures of the README and of docs/gallery.md: attention, its gradients, and graphs that one can follow.
 
 python demos/gallery.py --out docs/images
+
+The first one is a view of a page, so it needs playwright and a chromium; vanishing_gradients.py makes the last two.
 """
 
 import argparse
+import contextlib
+import io
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +32,45 @@ def gradients(path):
     """The same head with and without ÷ √dk, on one scale: without it the gradient dies below the softmax."""
     losses = [heads(np.random.default_rng(0), 16, 4096, scale) for scale in (None, 1.0)]
     ta.draw_graph(losses, show="gradients", title="dk = 4,096: where the gradient dies", path=path)
+
+
+def four_words(path):
+    """The README's four words: who looks at whom, and every number with its gradient; the same for a dark page."""
+    from playwright.sync_api import sync_playwright
+
+    rng, words, mask = np.random.default_rng(0), ["the", "cat", "sat", "down"], ta.causal_mask(4)
+    X = rng.normal(size=(4, 8))
+    Q, K, V = (X @ rng.normal(size=(8, 3)) for _ in "QKV")
+    out, weights = ta.scaled_dot_product_attention(Q, K, V, mask, return_weights=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        shown = ta.heatmap(weights, words, words, title="who looks at whom")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as p:
+        file = Path(folder, "page.html")
+        ta.microscope(Q, K, V, mask, row_labels=words, gradient=2 * out, path=file)  # of the loss, the sum of O²
+        browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for scheme, target in (("light", path), ("dark", path.with_stem(path.stem + "_dark"))):
+            window = {"viewport": {"width": 1000, "height": 600}, "device_scale_factor": 1.5, "color_scheme": scheme}
+            tab = browser.new_page(**window)
+            tab.goto(file.as_uri())
+            tab.evaluate(ARRANGED, shown._repr_html_())
+            tab.hover("td[data-which=P][data-back='0'][data-i='2'][data-j='0']")
+            tab.set_viewport_size({"width": 1000, "height": tab.evaluate("document.documentElement.scrollHeight")})
+            tab.screenshot(path=target)
+        browser.close()
+
+
+ARRANGED = """map => {
+  const main = document.querySelector("main"), [Q, K, S, Z, M, P, V, O] = main.children
+  document.querySelectorAll("h1, p, form, noscript, #measures").forEach(x => x.remove())
+  document.body.style.padding = "1rem 1rem 5rem"
+  main.style.gap = ".9rem"
+  const first = document.createElement("figure")
+  first.innerHTML = map
+  first.firstChild.style.margin = "0"
+  first.firstChild.innerHTML = first.firstChild.innerHTML.split("\\n").slice(0, -1).join("\\n")
+  main.replaceChildren(first, Q, K, V, S, Z, M, P, O)
+}"""
 
 
 def sentence(path):
@@ -64,7 +109,7 @@ def backward_graph(path):
     ta.draw_graph(head(backward=True), path=path)
 
 
-PICTURES = [sentence, gradients, gpt, forward_graph, backward_graph]
+PICTURES = [four_words, sentence, gradients, gpt, forward_graph, backward_graph]
 
 
 def main():
@@ -77,10 +122,13 @@ def main():
 
     for picture in PICTURES:
         path = out / f"gallery_{picture.__name__}.png"
-        picture(path)
-        if path.exists():
-            Image.open(path).quantize(128).save(path, optimize=True)
-        print(f"{path}: {path.stat().st_size / 1e3:.0f} kB. {picture.__doc__}" if path.exists() else picture.__doc__)
+        try:
+            picture(path)
+        except ImportError as error:
+            print(f"{path} is not made: {error}")
+        for file in sorted(out.glob(f"{path.stem}*.png")):
+            Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
+            print(f"{file}: {file.stat().st_size / 1e3:.0f} kB. {picture.__doc__}")
 
 
 if __name__ == "__main__":

@@ -132,9 +132,11 @@ def plot(figure, runs, model, previous, induction):
         for k, (_, right) in enumerate(runs[layers]):
             smooth = np.convolve(right, np.ones(10) / 10, "valid")
             curve.plot(smooth, color=color, lw=1.3, label=f"{layers} layer{'s' * (layers > 1)}" if k == 0 else None)
+    ends = [(n, np.mean([right[-10:] for _, right in runs[n]])) for n in (2, 1)]
     curve.axhline(1 / TEXT, color=_demo.GREY, ls=":", label=f"a guess among the {TEXT} tokens of the text")
     curve.set(
-        title=f"Continuing a text seen once: {len(runs[2])} seeds",
+        title="Continuing a text seen once: "
+        + ", ".join(f"{n} {'layer' + 's' * (n > 1)} {share:.0%}" for n, share in ends),
         xlabel="step",
         ylabel="share of right tokens",
         ylim=(0, 1.03),

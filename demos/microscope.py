@@ -78,7 +78,12 @@ def main(demo):
         ],
         rows,
     )
-    demo.heatmap("weights", P[shown, 1:-1, 1:-1], tokens[1:-1], tokens[1:-1], title=f"MiniLM, head {names[shown]}")
+    words, inner = tokens[1:-1], P[shown, 1:-1, 1:-1]  # without [CLS] and [SEP]
+    i, j = (int(k) for k in np.unravel_index(inner.argmax(), inner.shape))
+    if {"it", "animal"} <= {*words}:
+        i, j = words.index("it"), words.index("animal")
+    title = f"MiniLM, head {names[shown]}: {words[i]!r} looks at {words[j]!r} with {inner[i, j]:.2f}"
+    demo.heatmap("weights", inner, words, words, title=title, mark=[(i, j)])
     size = page.stat().st_size
     demo.say(f"\nThe page: {page} ({size // 1000} kB). Open it, and point at a cell.")
     demo.claim("every row of every head sums to 1", np.allclose(P.sum(-1), 1, rtol=1e-6))

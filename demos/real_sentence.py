@@ -180,10 +180,12 @@ def plot_scores(figure, rows):
     axes.barh(at + 0.2, [row[4] for row in rows], 0.38, color=_demo.ORANGE, label="best fixed offset")
     axes.set_yticks(at, [f"{row[1]}, {row[0]}" for row in rows])
     axes.invert_yaxis()
-    axes.set(title="Rows that peak at the marked word", xlabel="share of cases", xlim=(0, 1.02))
+    best = max(rows, key=lambda row: row[2] - row[4])
+    axes.set(title=f"Rows that peak at the word: {best[0]} {best[2]:.0%}, by offset {best[4]:.0%}", xlim=(0, 1.02))
+    axes.set_xlabel("share of cases")
     axes.grid(axis="y", visible=False)
     axes.set_axisbelow(True)
-    figure.legend(loc="outside lower center", ncols=2)
+    figure.legend(loc="outside upper right", ncols=2)
 
 
 def pointed(tokens, weights, word, count=3):
@@ -202,15 +204,16 @@ def main(demo):
         demo.heading(demo.sentence)
         tokens, weights = run_model(*model, demo.sentence)
         by_head = {head: weights[head] for head in HEADS}
-        demo.heatmap("own", by_head[PRONOUN], tokens, tokens, title="layer 3, head 1")
+        demo.heatmap("own", by_head[PRONOUN], tokens, tokens, title="MiniLM, layer 3, head 1")
         demo.plot("own_heads", plot_heads, tokens, by_head, HEADS, size=(14, 9))
     elif demo.sentence:
         demo.say("Another sentence needs the model itself.")
 
     demo.heading(first)
     tokens, by_head = maps[first]
-    demo.heatmap("it", by_head[PRONOUN], tokens, tokens, title="layer 3, head 1")
     it, animal = tokens.index("it"), tokens.index("animal")
+    title = f"MiniLM, layer 3, head 1: 'it' looks at 'animal' with {by_head[PRONOUN][it, animal]:.2f}"
+    demo.heatmap("it", by_head[PRONOUN], tokens, tokens, title=title, mark=[(it, animal)])
     demo.say()
     demo.claim(
         f"the row of 'it' peaks at 'animal', with {by_head[PRONOUN][it, animal]:.2f}",

@@ -127,7 +127,7 @@ def plot(figure, right, lengths, widths):
         axes.set(title=f"n = {n}, {n // 8} pairs: {', '.join(solved) or 'none'} > {SOLVED}", xlabel="width d")
         axes.set_ylim(-0.03, 1.05)
     figure.axes[0].set_ylabel("share of right answers")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=4)
 
 
 def main(demo):

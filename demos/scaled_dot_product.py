@@ -83,7 +83,8 @@ def main(demo):
     )
     leaves = [ta.Tensor(a, requires_grad=True, name=name) for a, name in ((Q, "Q"), (K, "K"), (V, "V"))]
     demo.graph("graph", ta.scaled_dot_product_attention(*leaves), show="values", title="softmax(Q Kᵀ / √dk) V")
-    demo.heatmap("weights", P, WORDS, WORDS, title="softmax over keys (right)")
+    title = f"softmax over keys: rows sum to 1; 'sat' looks at 'cat' with {P[2, 1]:.2f}"
+    demo.heatmap("weights", P, WORDS, WORDS, title=title, mark=[(2, 1)])
 
     direction_and_length(demo)
     split_and_join(demo, rng, x)
@@ -182,12 +183,13 @@ def three_mistakes(demo, Q, K, V, P):
         f"choices get too flat: {flat['√d_model']:.2f} instead of {flat['√dk']:.2f}",
         flat["√d_model"] < flat["√dk"] - 0.05,
     )
-    demo.heatmap("wrong_axis", W, WORDS, WORDS, title="softmax over queries (wrong)")
+    low, high = W.sum(-1).min(), W.sum(-1).max()
+    demo.heatmap("wrong_axis", W, WORDS, WORDS, title=f"wrong axis, over queries: rows sum to {low:.2f} … {high:.2f}")
     demo.measured(
         "wrong axis: row sums {low:.2f} to {high:.2f}, and a later word moves earlier outputs by {change:.2f}; a mask "
         "after the softmax leaves the first word {late:.2f} of its weight",
-        low=W.sum(-1).min(),
-        high=W.sum(-1).max(),
+        low=low,
+        high=high,
         change=change[0],
         late=late[0].sum(),
     )

@@ -133,7 +133,10 @@ def plot(figure, runs):
             axes.plot(np.array(widths) * shift, right, ".", color=color, ms=4, alpha=0.6)
         axes.set_xscale("log", base=2)
         axes.set_xticks(widths, [str(dk) for dk in widths])
-        axes.set(title=title, xlabel="width of the head, dk", xlim=(3.4, 38), ylim=(-0.03, 1.05))
+        least = widths[0]
+        found = ", ".join(f"{form} {np.mean([r for r, _ in runs[task, form, least]]):.2f}" for form in ASKED[task])
+        axes.set_title(f"{title}\nat dk = {least}: {found}", fontsize=10)
+        axes.set(xlabel="width of the head, dk", xlim=(3.4, 38), ylim=(-0.03, 1.05))
     figure.axes[0].set_ylabel("share of right answers")
     for axes in figure.axes:
         axes.legend(loc="lower right", fontsize=8)

@@ -242,6 +242,7 @@ def plot_losses(figure, runs, baselines):
         left.text(runs[0].curve[-1][0], loss, name, color=_demo.GREY, ha="right", va="bottom", fontsize=8)
     left.axhline(GOAL, color=_demo.ORANGE, ls="--", lw=1)
     left.text(0, GOAL, f" {GOAL}", color=_demo.ORANGE, va="bottom", fontsize=8)
+    gain = np.mean([run.by_position[0] - run.by_position[len(run.by_position) // 2 :].mean() for run in runs])
     left.set(
         title=f"It learns to write: {runs[0].by_position.mean():.2f} nats in the end",
         xlabel="step",
@@ -250,7 +251,7 @@ def plot_losses(figure, runs, baselines):
     )
     left.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     right.set(
-        title="What it gains by looking back",
+        title=f"Looking back gains it {gain:.2f} nats",
         xlabel="characters it may look back at",
         ylabel="nats a character, held-out",
     )

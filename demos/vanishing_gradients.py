@@ -141,9 +141,13 @@ def plot_sweep(figure, widths, figures):
         gradient.plot(widths, line["median"], "o-", color=color, label=f"{form}, median")
         gradient.plot(widths, line["rms"], "s--", color=color, label=f"{form}, RMS", lw=1.2, ms=4)
         dead.plot(widths, 100 * np.array(line["dead"]), "o-", color=color, label=form)
-    weight.set(title="The softmax saturates", ylabel="largest weight of a row, median", ylim=(-0.03, 1.03))
-    gradient.set(title="The typical query's gradient dies", ylabel="length of dL/dq", yscale="log")
-    dead.set(title="Queries with hardly a gradient", ylabel=f"% with one shorter than {DEAD}", ylim=(-3, 103))
+    last = figures["not scaled"][-1]  # at the largest dk
+    weight.set(title=f"The softmax saturates: {last['median weight']:.2f}", ylim=(-0.03, 1.03))
+    weight.set_ylabel("largest weight of a row, median")
+    gradient.set(title=f"The typical query's gradient dies: {last['median']:.0e}", yscale="log")
+    gradient.set_ylabel("length of dL/dq")
+    dead.set(title=f"Queries with hardly a gradient: {last['dead']:.0%}", ylim=(-3, 103))
+    dead.set_ylabel(f"% with one shorter than {DEAD}")
     for axes in (weight, gradient, dead):
         axes.set_xscale("log", base=4)
         axes.set_xticks([1, 16, 64, 512, 4096], ["1", "16", "64", "512", "4,096"])

@@ -171,7 +171,7 @@ def plot_tokens(figure, tokens, values, title):
     axes.set(title=title, ylabel="lost without the word")
     axes.grid(axis="x", visible=False)
     axes.set_axisbelow(True)
-    figure.legend(loc="outside lower center", ncols=3)
+    figure.legend(loc="outside upper right", ncols=3)
 
 
 def plot_heads(figure, guess, truth, layers):

@@ -141,7 +141,8 @@ def plot_visits(figure, counts, paths):
     axes = figure.subplots()
     axes.semilogy(counts, paths, "o-", color=_demo.ORANGE, label="every path: 2ⁿ⁺¹ - 2")
     axes.semilogy(counts, [2 * n for n in counts], "o-", color=_demo.BLUE, label="in order: 2n")
-    axes.set(title="y = x + x, n times over", xlabel="n", xticks=counts, ylabel="contributions passed on")
+    title = f"y = x + x, {counts[-1]} times over: {paths[-1]:,} contributions, in order {2 * counts[-1]}"
+    axes.set(title=title, xlabel="n", xticks=counts, ylabel="contributions passed on")
     axes.legend()
 
 

@@ -83,7 +83,8 @@ def train(seed, kind, steps):
 def plot(figure, change, right):
     left, axes = figure.subplots(1, 2)
     left.bar(range(len(KINDS)), [max(change[kind].max(), 1e-17) for kind in KINDS], color=_demo.BLUE)
-    left.set(yscale="log", title="Change of the words' outputs when two words swap places", ylabel="largest change")
+    left.set(yscale="log", title=f"Two words swap places: without positions {change['nothing'].max():.0e} changes")
+    left.set_ylabel("largest change of the words' outputs")
     left.set_ylim(1e-17, 10)
     axes.bar(range(len(right)), [np.mean(x) for x in right.values()], color=_demo.BLUE)
     for i, shares in enumerate(right.values()):

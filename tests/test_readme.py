@@ -27,6 +27,16 @@ def test_the_reading_order_counts_lines():
     assert int(rows["graph.py"]) == len((ROOT / "tinyattn" / "graph.py").read_text(encoding="utf-8").splitlines())
 
 
+def test_pictures_are_there_and_small_and_each_is_shown():
+    pages = [(ROOT / "README.md", ROOT), *((p, p.parent) for p in (ROOT / "docs").glob("*.md"))]
+    shown = set()
+    for page, folder in pages:
+        for name in re.findall(r"!\[[^]]*\]\((\S+?)\)|(?:src|srcset)=\"(\S+?)\"", page.read_text(encoding="utf-8")):
+            shown.add((folder / "".join(name)).resolve())
+    assert shown == {p.resolve() for p in (ROOT / "docs" / "images").iterdir()}
+    assert max(p.stat().st_size for p in shown) <= 150_000
+
+
 def test_every_demo_is_listed():
     demos = pathlib.Path(__file__).parents[1] / "demos"
     missing = [d.name for d in demos.glob("[a-z]*.py") if f"`{d.name}`" not in README]

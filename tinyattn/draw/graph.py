@@ -269,23 +269,24 @@ class _Drawing:
             cells += f"<TD{look}>{padded(text) if text else ''}</TD>"
         rows = [f'<TABLE BORDER="0" CELLSPACING="2"><TR>{cells}</TR></TABLE>']
         if self.title:
-            rows.insert(0, f'<FONT POINT-SIZE="14" COLOR="black"><B>{padded(self.title)}</B></FONT>')
-        if self.show == "gradients":
+            rows.insert(0, f'<FONT POINT-SIZE="14" COLOR="black"><B>{padded(self.title, 120)}</B></FONT>')
+        if verdict := self.verdict():
             ink = DYING if self.dying else "#555555"
-            rows.append(f'<FONT COLOR="{ink}"><B>{padded(self.verdict(), 120)}</B></FONT>')
+            rows.append(f'<FONT COLOR="{ink}"><B>{padded(verdict, 120)}</B></FONT>')
         return f'<TABLE BORDER="0">{"".join(f"<TR><TD>{row}</TD></TR>" for row in rows)}</TABLE>'
 
     def verdict(self) -> str:
-        """Where the gradient dies, in words."""
+        """Where the gradient dies, in words; nothing of a few numbers that are well."""
         if places := Counter(where(step) for step in self.dying if step.op):
             told = ", ".join(name + f" × {n}" * (n > 1) for name, n in places.most_common(2))
             return f"the gradient dies at {told}" + f", and {len(places) - 2} more" * (len(places) > 2)
-        sizes = {step: typical(step.slope) for step in self.steps if step.slope is not None and not step.rounding}
+        known = [step for step in self.steps if step.slope is not None and not step.rounding]
+        sizes = {step: typical(step.slope) for step in known if step.slope is not None}
         alive = {step: size for step, size in sizes.items() if step.op and 0 < size < np.inf}
         least = min(alive, key=alive.__getitem__, default=None)
         if least and alive[least] < FAINT * max(alive.values()):
             return f"the gradient fades op by op, to {alive[least]:.0e} at {where(least)}"
-        return "the gradient dies nowhere"
+        return "the gradient dies nowhere" if any(step.data.size > 1 for step in known) else ""
 
     def page(self) -> bytes:
         """An HTML page with a picture for each frame that can be opened: that one open, with those around it."""
@@ -301,8 +302,7 @@ class _Drawing:
             body = self.lines(folded, lambda frame: f"#{numbers[frame]}")
             pictures[numbers[at]] = render.picture(render.digraph(body), "svg").decode()
             waiting += [box.frame for box in folded.boxes if box.frame and box.frame not in waiting]
-        verdict = self.verdict() if self.show == "gradients" else ""
-        return page.html(pictures, self.title or "Computation graph", self.legend(), verdict).encode()
+        return page.html(pictures, self.title or "Computation graph", self.legend(), self.verdict()).encode()
 
 
 def _shut(opened: set[Frame], level: int, frame: Frame) -> bool:

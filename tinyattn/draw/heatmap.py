@@ -234,7 +234,9 @@ def _picture(maps: list[Map], rows: list[str], columns: list[str], title: str, a
             layer, _, heading = one.name.rpartition(", ")
             ax.set_ylabel(layer if k % across == 0 else "", fontsize=7)
             heading = heading if k < across else ""
-        ax.set_title(cut(heading, 40), parse_math=False, fontsize=10 if labelled else 7)  # a token $x$ is no formula
+        room = max(int((13 * cell * m + 8 * labelled) * (1 if labelled else 2)), 24)
+        heading = "\n".join(textwrap.wrap(heading, room, max_lines=3, placeholder=" …"))
+        ax.set_title(heading, parse_math=False, fontsize=10 if labelled else 7)  # a token $x$ is no formula
         for axis, labels in ((ax.xaxis, columns), (ax.yaxis, rows)):
             step = int(np.ceil(0.16 / cell)) if labelled else len(labels) + 1  # no label overlaps the next
             ticks = range(0, len(labels), step) if labelled else []
@@ -262,7 +264,7 @@ def _picture(maps: list[Map], rows: list[str], columns: list[str], title: str, a
     for ax in axes[len(maps) :]:
         ax.set_axis_off()
     if not (whole and labelled):
-        figure.suptitle(title, parse_math=False, fontsize=11)
+        figure.suptitle("\n".join(textwrap.wrap(title, int(11 * size[0]))), parse_math=False, fontsize=11)
     figure.colorbar(image, ax=axes, label="weight", aspect=4 * size[1])
     return figure
 
