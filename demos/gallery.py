@@ -78,7 +78,8 @@ def sentence(path):
     text = "The animal didn't cross the street because it was too tired."
     tokens, maps = next((t, m) for s, (t, m) in pretrained.stored_maps().items() if s == text)
     claim = tokens.index("it"), tokens.index("animal")
-    ta.heatmap(maps[3, 1], tokens, tokens, mark=[claim], title="MiniLM, layer 3, head 1", path=path)
+    title = f"MiniLM, layer 3, head 1: 'it' looks at 'animal' with {maps[3, 1][claim]:.2f}"
+    ta.heatmap(maps[3, 1], tokens, tokens, mark=[claim], title=title, path=path)
 
 
 def gpt(path):
