@@ -83,7 +83,7 @@ def main(demo):
     )
     leaves = [ta.Tensor(a, requires_grad=True, name=name) for a, name in ((Q, "Q"), (K, "K"), (V, "V"))]
     demo.graph("graph", ta.scaled_dot_product_attention(*leaves), show="values", title="softmax(Q Kᵀ / √dk) V")
-    title = f"softmax over keys: rows sum to 1; 'sat' looks at 'cat' with {P[2, 1]:.2f}"
+    title = f"softmax over keys: 'sat' looks at 'cat' with {P[2, 1]:.2f}"
     demo.heatmap("weights", P, WORDS, WORDS, title=title, mark=[(2, 1)])
 
     direction_and_length(demo)

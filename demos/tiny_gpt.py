@@ -239,7 +239,8 @@ def plot_losses(figure, runs, baselines):
         right.plot(range(len(edges)), means, "o-", ms=4, color=_demo.BLUE)
     for name, loss in list(baselines.items())[1:]:
         left.axhline(loss, color=_demo.GREY, ls=":", lw=1)
-        left.text(runs[0].curve[-1][0], loss, name, color=_demo.GREY, ha="right", va="bottom", fontsize=8)
+        paper = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5}  # curves may pass behind it
+        left.text(runs[0].curve[-1][0], loss, name, color=_demo.GREY, ha="right", va="bottom", fontsize=8, bbox=paper)
     left.axhline(GOAL, color=_demo.ORANGE, ls="--", lw=1)
     left.text(0, GOAL, f" {GOAL}", color=_demo.ORANGE, va="bottom", fontsize=8)
     gain = np.mean([run.by_position[0] - run.by_position[len(run.by_position) // 2 :].mean() for run in runs])

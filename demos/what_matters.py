@@ -185,7 +185,7 @@ def plot_heads(figure, guess, truth, layers):
         ylabel="loss added",
     )
     axes.legend()
-    figure.colorbar(shown, ax=axes, label="layer")
+    figure.colorbar(shown, ax=axes, label="layer", ticks=range(0, max(layers) + 1, 1 + max(layers) // 12))
 
 
 def show_tokens(demo, name, title, tokens, values):

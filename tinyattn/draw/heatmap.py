@@ -235,7 +235,7 @@ def _picture(maps: list[Map], rows: list[str], columns: list[str], title: str, a
             ax.set_ylabel(layer if k % across == 0 else "", fontsize=7)
             heading = heading if k < across else ""
         room = max(int((13 * cell * m + 8 * labelled) * (1 if labelled else 2)), 24)
-        heading = "\n".join(textwrap.wrap(heading, room, max_lines=3, placeholder=" …"))
+        heading = "\n".join(textwrap.wrap(heading, room, max_lines=4, placeholder=" …"))
         ax.set_title(heading, parse_math=False, fontsize=10 if labelled else 7)  # a token $x$ is no formula
         for axis, labels in ((ax.xaxis, columns), (ax.yaxis, rows)):
             step = int(np.ceil(0.16 / cell)) if labelled else len(labels) + 1  # no label overlaps the next
