@@ -44,6 +44,7 @@ GIVES_UP = {
 }
 LINES = dict(zip(GIVES_UP, (2, 6, 3.5, 1.5, 2)))  # widths: where lines lie on each other, all are seen
 COLORS = dict(zip(GIVES_UP, (_demo.ORANGE, _demo.BLUE, _demo.GREEN, _demo.SKY, _demo.PURPLE)))
+MARKERS = dict(zip(GIVES_UP, "os^vD"))
 
 
 SMALL_TILES = functools.partial(efficient.flash_attention, block_size=128)
@@ -303,7 +304,7 @@ def draw(figure, cost, fits):
             ax.plot(
                 list(c),
                 [x[k] for x in c.values()],
-                "o-",
+                MARKERS[name] + "-",
                 color=COLORS[name],
                 label=label,
                 linewidth=LINES[name],

@@ -12,7 +12,6 @@ import numpy as np
 from ..text import Line, Shown, columns, plain, printed
 from .judge.case import Finding
 from .judge.outcome import TOLERANCE
-from .known.reference import Array
 
 WIDTH = 100  # at most, in characters
 ROWS, COLUMNS = 7, 8  # larger matrices are named by their shape
@@ -240,14 +239,3 @@ def report_lines(report: Report, solution: bool = False) -> list[Line]:
 def as_text(report: Report, solution: bool = False) -> str:
     """The report without colours."""
     return plain(report_lines(report, solution))
-
-
-def heatmap(weights: Array, words: list[str]) -> list[Line]:
-    """Attention as shades, one row per query."""
-    width = max(8, *(len(word) + 2 for word in words))
-    lines: list[Line] = [[(" " * width + "".join(word.rjust(width) for word in words), "dim")]]
-    for word, row in zip(words, weights):
-        best = int(np.argmax(row))
-        cells = [f"{' ░▒▓█'[min(4, int(5 * w))] * 2} {w:.2f}".rjust(width) for w in np.clip(row, 0, 1)]
-        lines.append([(word.rjust(width), ""), *((c, "bold" if j == best else "") for j, c in enumerate(cells))])
-    return lines

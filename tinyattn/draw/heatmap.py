@@ -69,7 +69,7 @@ def heatmap(
         lines += [[(f"{name}: the mean of the rows' largest weights, map by map", "")], *_overview(cells, axes), []]
     else:
         for m in maps:
-            lines += [[(", ".join(filter(None, [name, m.name])), "")], *_table(m, rows, columns), []]
+            lines += [[(", ".join(filter(None, [name, m.name])), "")], *as_table(m, rows, columns), []]
     shown = Shown(lines[:-1]).show()
     if path is not None:
         _save(maps, rows, columns, name, cells.shape[:-2], path)
@@ -106,7 +106,8 @@ def _marks(mark: Iterable[tuple[int, ...]], shape: tuple[int, ...]) -> set[tuple
 # --- text -----------------------------------------------------------------------------------------------
 
 
-def _table(m: Map, rows: list[str], columns: list[str]) -> list[Line]:
+def as_table(m: Map, rows: list[str], columns: list[str]) -> list[Line]:
+    """A map as lines of text, for the terminal's width."""
     values = m.values
     corner = max(min(16, max(map(width, rows))), len("queries ↓"))
     import shutil

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...draw.heatmap import Map, as_table
 from ...pretrained import stored_heads
 from ...text import Line
 from ..judge.case import Finding
@@ -21,7 +22,7 @@ from ..judge.outcome import Record, close, describe, evaluate, read
 from ..known.mutants import BY_ID, CAUSAL, ROWS, SCALE, THREE
 from ..known.probes import KINDS, Probe, probes
 from ..known.reference import Array, causal_mask
-from ..report import heatmap, wrap
+from ..report import wrap
 from ..run.isolate import Plan, Run, full_plan, run_file
 
 ATTENTION, MASK, ROW_SUMS, UNSCALED = (
@@ -433,8 +434,9 @@ def mask_shown(work: Work) -> list[Line]:
     weights = work.pair(4)
     if weights is None:
         return []
+    words = ["1st", "2nd", "3rd", "4th"]
     told = wrap("scaled_dot_product_attention(Q, K, V, causal_mask(4)), exactly 0 above the diagonal:", "     ")
-    return [*told, [], *heatmap(weights, ["1st", "2nd", "3rd", "4th"])]
+    return [*told, [], *as_table(Map("", weights), words, words)]
 
 
 def sentence_shown(work: Work) -> list[Line]:
