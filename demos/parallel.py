@@ -125,8 +125,8 @@ def main(demo):
         )
     demo.plot("reading", plot, lengths, times, size=(11, 4))
     demo.measured(
-        "T = {at:,}: GRU {gru:.0f} ms, attention {attention:.1f} ms, forward and backward ({times:.0f} times); T = "
-        "{last:,}: {again:.1f} times",
+        "T = {at:,}: GRU {gru:.0f} ms, attention {attention:.1f} ms, forward and backward ({times:.0f} times)"
+        + "; T = {last:,}: {again:.1f} times" * (at < lengths[-1]),
         at=at,
         gru=1e3 * times["GRU", at][1],
         attention=1e3 * times["attention", at][1],
