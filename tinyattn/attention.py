@@ -15,7 +15,7 @@ from .habits import explained
 from .masks import broadcasts, split_mask
 from .modes import region
 from .ops import masked_fill, softmax
-from .settings import number
+from .settings import flag, number
 from .values import HALF, Array, Mask, Rng, Shape, TensorLike
 
 __all__ = ["fused_attention", "scaled_dot_product_attention"]
@@ -62,7 +62,7 @@ def scaled_dot_product_attention(
         out, weights = out.astype(np.float16), weights.astype(np.float16)
     scores.name, masked.name, scaled.name = "scores", "masked", "scaled"  # of two names for one tensor the later stays
     kept.name, weights.name, out.name = "kept", "weights", "output"
-    return (out, weights) if return_weights else out
+    return (out, weights) if flag(return_weights, "return_weights") else out
 
 
 class Inputs(NamedTuple):

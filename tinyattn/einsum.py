@@ -13,6 +13,7 @@ import numpy as np
 from .calling import op
 from .face import NUMPY
 from .graph import Tensor, as_tensor
+from .habits import explained
 from .values import Array, TensorLike
 
 __all__ = ["dot", "einsum", "outer"]
@@ -49,6 +50,7 @@ def _einsum(*xs: Array, subscripts: str) -> tuple[Any, None]:
     return np.einsum(subscripts, *xs, optimize=len(xs) > 1), None
 
 
+@explained
 def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     """Einstein's sum, e.g. einsum('...nd,...md->...nm', Q, K) = Q Kᵀ.
 
@@ -76,6 +78,7 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     return _einsum(*operands, subscripts=",".join(terms) + "->" + result.replace("...", dots))
 
 
+@explained
 def dot(x: TensorLike, y: TensorLike) -> Tensor:
     """Σ over the last axis of x and the last but one of y, as in NumPy: for vectors and matrices x @ y."""
     x, y = as_tensor(x), as_tensor(y)
@@ -85,6 +88,7 @@ def dot(x: TensorLike, y: TensorLike) -> Tensor:
     return einsum(f"{rows}Z,{columns[:-1]}Z{columns[-1:]}->{rows}{columns}", x, y)
 
 
+@explained
 def outer(x: TensorLike, y: TensorLike) -> Tensor:
     """xᵢ yⱼ for all pairs of elements: (n,), (m,) -> (n, m)."""
     return einsum("i,j->ij", as_tensor(x).reshape(-1), as_tensor(y).reshape(-1))

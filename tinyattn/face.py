@@ -11,6 +11,7 @@ import numpy as np
 
 from . import habits, refusals
 from .methods import Methods
+from .settings import flag
 from .text import html_table, printed
 from .values import Array, Shape, TensorLike, constant, numeric
 
@@ -105,7 +106,7 @@ class Face(Methods, Elsewhere):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        self._needs = refusals.unfit_for_gradients(self, bool(value))
+        self._needs = refusals.unfit_for_gradients(self, flag(value, "requires_grad"))
 
     @property
     def grad(self) -> Self | None:

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from .graph import Tensor, as_tensor, grad, way
+from .habits import explained
+from .settings import number, told
 from .values import Array
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -27,6 +29,7 @@ class GradcheckError(AssertionError):
     """A gradient that differs from its finite difference; the message says where, by how much, and what it may be."""
 
 
+@explained
 def gradcheck(
     f: Callable[..., Any],
     inputs: Any,
@@ -46,7 +49,7 @@ def gradcheck(
     Raises GradcheckError (or returns False), TypeError if no input is a float, ValueError if f gives two answers.
     """
     try:
-        _check(*_of_floats(f, inputs), eps, atol, rtol, warn=True)
+        _check(*_of_floats(f, inputs), *_settings(eps, atol, rtol), warn=True)
     except GradcheckError:
         if raise_exception:
             raise
@@ -54,6 +57,7 @@ def gradcheck(
     return True
 
 
+@explained
 def gradgradcheck(
     f: Callable[..., Any],
     inputs: Any,
@@ -68,6 +72,7 @@ def gradgradcheck(
     The gradient that can be differentiated must also be the usual one: a fused op computes the two in different ways.
     """
     f, inputs, names = _of_floats(f, inputs)
+    eps, atol, rtol = _settings(eps, atol, rtol)
     rng = np.random.default_rng(1)
     cotangents = [
         Tensor(rng.normal(size=y.shape), name=f"the cotangent of output {k}") for k, y in enumerate(_outputs(f, inputs))
@@ -99,8 +104,14 @@ def gradgradcheck(
     return True
 
 
+def _settings(eps: float, atol: float, rtol: float) -> tuple[float, float, float]:
+    return number(eps, "eps", np.finfo(float).tiny), number(atol, "atol", 0), number(rtol, "rtol", 0)
+
+
 def _of_floats(f: Callable[..., Any], inputs: Any) -> tuple[Callable[..., Any], list[Tensor], list[str]]:
     """f as a function of its float inputs alone, those inputs as Tensors, and their names; the others stay as given."""
+    if not callable(f):
+        raise TypeError(f"f = {told(f)} is no function: it takes the inputs as Tensors, and returns one")
     given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     tensors = [x if isinstance(x, Tensor) else np.asarray(x) for x in given]
     places = [i for i, x in enumerate(tensors) if x.dtype.kind == "f"]

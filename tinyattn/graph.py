@@ -101,7 +101,7 @@ def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
     wide = op.wide and getattr(arrays[0], "dtype", None) is HALF
     try:
         out = op.forward(*(widened(arrays) if wide else arrays), **params)
-    except (IndexError, ValueError, TypeError) as error:
+    except (IndexError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise refusals.failed(error, op, arrays, params) from error
     out, extra = out if op.pull else (out, None)
     out = out if isinstance(out, np.ndarray) else np.asarray(out)
@@ -138,7 +138,7 @@ def grad(
     materialize_grads: zeros for an input that output does not depend on.
     Raises RuntimeError on such an input otherwise, and where `backward` would.
     """
-    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    inputs = refusals.ends(output, inputs)
     path = way(output, inputs)
     refusals.not_on_the_way(output, () if materialize_grads else inputs, path)
     wanted, given = set(inputs), {id(grad_output)}
@@ -149,7 +149,7 @@ def grad(
 
 def gradients(output: Tensor, gradient: Gradient = None) -> dict[Tensor, Array]:
     """dL/dt for every tensor t on the way to output, if it needs one, newest first: no `.grad` is touched."""
-    return {t: np.array(g) for t, g in walk(output, gradient, way(output), True, False)}
+    return {t: np.array(g) for t, g in walk(output, gradient, way(*refusals.ends(output, output)), True, False)}
 
 
 def way(output: Tensor, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pathlib
 import sys
 from collections.abc import Callable, Iterable
+from opcode import opmap
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
+from numpy.exceptions import AxisError
+
+from .settings import told
+
 P = ParamSpec("P")
 R = TypeVar("R")
+RAISE, ROOT = opmap["RAISE_VARARGS"], str(pathlib.Path(__file__).parent)
 
 
 def _table(text: str) -> dict[str, str]:
@@ -226,17 +233,43 @@ def advice(function: Callable[..., Any], names: Iterable[str]) -> str:
 
 
 def explained(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a public function: an argument that it does not have is explained in the error."""
+    """Decorate a public function: an argument that it does not have is explained in the error, and so is one of which
+    Python or NumPy complain."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except TypeError as error:
-            explain(error, function, kwargs)
+        except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+            if isinstance(error, TypeError):
+                explain(error, function, kwargs)
+            if function.__module__.startswith(__package__) and _raw(error):
+                given = [told(x) for x in args] + [f"{name}={told(x)}" for name, x in kwargs.items()]
+                raise kind(error)(f"ta.{function.__name__} of {', '.join(given)}: {error}") from error
             raise
 
     return call
+
+
+def kind(error: Exception) -> type[Exception]:
+    """ValueError, TypeError or IndexError, whichever an error of Python or NumPy is, or comes next to."""
+    if isinstance(error, AttributeError):
+        return TypeError
+    return next((k for k in (AxisError, IndexError, ValueError, TypeError) if isinstance(error, k)), ValueError)
+
+
+def _raw(error: Exception) -> bool:
+    """Whether Python or NumPy raised it in the body of a function, in their own words: not one of our `raise`, and not
+    in a function that the caller gave."""
+    step = error.__traceback__
+    if step is None or step.tb_next is None:  # at the call
+        return False
+    while step:
+        code, at, step = step.tb_frame.f_code, step.tb_lasti, step.tb_next
+        ours = code.co_filename.startswith(ROOT)
+        if not ours and "numpy" not in code.co_filename:
+            return False
+    return not ours or code.co_code[at] != RAISE
 
 
 def explain(error: TypeError, function: Callable[..., Any], names: Iterable[str], more: str = "") -> None:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .graph import Tensor
-from .settings import LARGEST, array, told, whole
+from .habits import explained
+from .settings import LARGEST, array, flag, told, whole
 from .text import Shown
 from .values import Array, Mask, Shape
 
@@ -39,7 +40,7 @@ def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool 
     if window < 1:
         raise ValueError(f"window {window}: it counts the query's own position, so it is at least 1")
     distance = behind(n, n if m is None else m)
-    mask: Array = (distance >= 0 if causal else distance > -window) & (distance < window)
+    mask: Array = (distance >= 0 if flag(causal, "causal") else distance > -window) & (distance < window)
     return mask
 
 
@@ -94,6 +95,7 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
         return False
 
 
+@explained
 def show_mask(mask: Mask) -> Shown:
     """Print a mask as a grid and return the text: ■ may attend, · may not; rows are queries, columns are keys."""
     values = array(mask, "mask")

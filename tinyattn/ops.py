@@ -27,6 +27,7 @@ from .face import NUMPY
 from .graph import Tensor, as_tensor
 from .habits import explained
 from .methods import Methods
+from .settings import array
 from .values import Array, Axis, Shape, TensorLike, centred, squares_fit
 
 Value = Any  # what a formula returns: an array or a NumPy scalar
@@ -109,7 +110,7 @@ def matmul(x: TensorLike, y: TensorLike) -> Tensor:
 
 
 def _rank(x: Any) -> int:
-    return x._data.ndim if isinstance(x, Tensor) else np.ndim(x)
+    return x._data.ndim if isinstance(x, Tensor) else array(x, "x").ndim
 
 
 # --- functions of one number --------------------------------------------------------------------------
@@ -299,7 +300,6 @@ def min(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
     return np.min(x, axis, keepdims=keepdims)
 
 
-@explained
 def prod(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Π x over axis, by multiplying halves: no division, so its derivatives hold where factors are 0."""
     x = as_tensor(x)
@@ -431,7 +431,6 @@ def _transpose(x: Array, axes: tuple[int, ...] | None) -> Value:
     return np.transpose(x, axes)
 
 
-@explained
 def transpose(x: TensorLike, axes: int | Sequence[int] | None = None) -> Tensor:
     """Axes in another order (None: reversed).   dx = g, with the order undone"""
     return _transpose(x, axes if axes is None else (axes,) if isinstance(axes, int) else tuple(axes))
@@ -506,7 +505,7 @@ def _own(index: Any) -> Any:
     if isinstance(index, Tensor):
         return index.numpy()
     if isinstance(index, list):
-        index = np.array(index)
+        index = np.array(array(index, "an index"))
         return index if index.size else index.astype(np.intp)  # an empty list takes nothing; NumPy makes floats of it
     return index.copy() if isinstance(index, np.ndarray) else index
 
@@ -529,7 +528,6 @@ def _concatenate(*xs: Array, axis: int) -> tuple[Value, None]:
     return np.concatenate(xs, axis), None
 
 
-@explained
 def concatenate(arrays: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
     """Arrays joined end to end along an axis they have (None: flattened first).   dxᵢ = the piece of g where xᵢ went"""
     if axis is None:
@@ -537,13 +535,11 @@ def concatenate(arrays: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
     return _concatenate(*arrays, axis=axis)
 
 
-@explained
 def stack(arrays: Sequence[TensorLike], axis: int = 0) -> Tensor:
     """Arrays of equal shape, joined along a new axis.   dxᵢ = g's slice i"""
     return _concatenate(*(expand_dims(x, axis) for x in arrays), axis=axis)
 
 
-@explained
 def _take(x: TensorLike, index: Any, axis: int) -> Tensor:
     return _indexed(x, (*(slice(None),) * axis, index))
 
@@ -584,6 +580,8 @@ abs = absolute
 
 # Public is what has no underscore: as ta.f, and as what np.f does with a Tensor. Methods: the list in methods.py.
 _public = {n: f for n, f in globals().items() if n[0] != "_" and getattr(f, "__module__", None) == __name__}
+_public |= {n: explained(f) for n, f in _public.items() if not (hasattr(f, "op") or f is matmul)}  # hot
+globals().update(_public)
 NUMPY.update(_public)
 globals()["__all__"] = list(_public)  # not plainly, for type checkers know the public names better without it
 
@@ -593,7 +591,11 @@ def _swapped(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _on_values(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    return lambda self, other: compare(self._data, other._data if isinstance(other, Tensor) else other)
+    @explained
+    def comparison(self: Tensor, other: Any) -> Any:
+        return compare(self._data, other._data if isinstance(other, Tensor) else other)
+
+    return comparison
 
 
 _special: dict[str, Any] = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import habits
+from .settings import array, told
 
 # Tensors, nodes and ops are `Any` here: graph.py, which defines them, imports this file.
 
@@ -79,18 +80,19 @@ def unfit_gradient(t: Any, value: Any) -> Any:
 
 def failed(error: Exception, op: Any, inputs: Sequence[Any], params: dict[str, Any]) -> Exception:
     """The same kind of error, with the op's name and what the op was given in front, and what was probably meant."""
-    kind = next(k for k in (np.exceptions.AxisError, IndexError, ValueError, TypeError) if isinstance(error, k))
     shapes = [f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "shape") else repr(x) for x in inputs]
     told = ", ".join(shapes + [f"{k}={v!r}" for k, v in params.items() if not isinstance(v, np.ndarray)])
     meant = habits.advice(op.forward, params) or _meant(op.name, inputs, params)
-    return kind(f"ta.{op.name} of {told}: {error}" + f". {meant}" * bool(meant))
+    return habits.kind(error)(f"ta.{op.name} of {told}: {error}" + f". {meant}" * bool(meant))
 
 
 def _meant(name: str, inputs: Sequence[Any], params: dict[str, Any]) -> str:
     if name == "transpose" and len(params["axes"] or ()) == 2:
         return "It takes all axes in their new order; to exchange two of them write swapaxes{}".format(params["axes"])
     if name == "matmul":
-        x, y = inputs
+        x, y = (np.asarray(x) for x in inputs)
+        if not (x.ndim and y.ndim):
+            return "A matrix product takes matrices or vectors; numbers are multiplied by *"
         if y.ndim > 2 and x.shape[-1] == y.shape[0] and x.shape[-1] != y.shape[-1]:
             return ".T reverses all axes; .mT exchanges the last two, as in Q @ K.mT"
         if x.shape[-1] == y.shape[-1]:
@@ -116,6 +118,16 @@ def released(t: Any, ends: Sequence[Any]) -> bool:
             "retain_graph=True to the first backward(), or compute the output again"
         )
     return bool(gone)
+
+
+def ends(output: Any, inputs: Any) -> tuple[Any, ...]:
+    """inputs as a tuple, if they are tensors, as output must be."""
+    single = isinstance(inputs, np.ndarray) or hasattr(inputs, "_node") or not isinstance(inputs, Iterable)
+    found = (inputs,) if single else tuple(inputs)
+    for name, t in (("output", output), *(("input", x) for x in found)):
+        if not hasattr(t, "_node"):
+            raise TypeError(f"the {name} is {told(t)}, not a Tensor: only a Tensor has a graph, and gradients in it")
+    return found
 
 
 def not_on_the_way(output: Any, inputs: Sequence[Any], path: Sequence[Any]) -> None:
@@ -145,7 +157,8 @@ def unfit_start(output: Any, gradient: Any, path: Sequence[Any], unrecorded: boo
                 "take a scalar, e.g. (output * weights).sum(), or pass gradient= of that shape"
             )
         return np.ones(output.shape, output.dtype)
-    shape = gradient.shape if hasattr(gradient, "shape") else np.shape(gradient)
+    gradient = gradient if hasattr(gradient, "_node") else array(gradient, "the gradient")
+    shape = gradient.shape
     if shape != output.shape:
         raise ValueError(
             f"gradient of shape {shape} for an output of shape {output.shape}: it holds one number per "

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 
 from ..graph import Tensor
+from ..habits import explained
 from ..text import Line, Shown
 from ..values import Array, TensorLike
 from .folding import Box, boxes
@@ -19,6 +20,7 @@ MOST = 200  # steps that are told one by one; of longer computations, loops are 
 TINY, HUGE = 1e-6, 1e6  # beside the gradient that the pass starts with
 
 
+@explained
 def explain(output: Tensor, gradient: TensorLike | None = None) -> Shown:
     """The backward pass of output as a numbered list: op, rule, shapes and norms; nothing is changed by it.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..graph import Tensor
+from ..habits import explained
 from ..text import VIRIDIS, color
 from . import folding, page, render
 from .folding import Box, Edge, Fold, Folded
@@ -46,6 +47,7 @@ FAINT = 1e-6  # beside the largest gradient
 DECADES = 8  # of the colours, unless limits are given
 
 
+@explained
 def draw_graph(
     output: Tensor | Sequence[Tensor],
     *,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..graph import Tensor
+from ..habits import explained
 from ..text import Line, Shown, color, cut, fit, printable, width
 from ..values import Array
 
@@ -27,6 +28,7 @@ ZERO = "#8a8a8a on #1c1c1c"  # and on a terminal, where dark is little
 MAPS_AT_MOST = 16  # that are printed one by one
 
 
+@explained
 def heatmap(
     weights: Any,
     row_labels: Iterable[object] | None = None,

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..attention import scaled_dot_product_attention
 from ..graph import Tensor, as_tensor, grad
+from ..habits import explained
 from ..masks import split_mask
 from ..nn import MultiHeadAttention
 from ..values import Array
@@ -53,6 +54,7 @@ class Microscope:
         return f"Microscope({len(self.html) // 1000} kB of HTML: in a notebook it shows itself, .save(path) writes it)"
 
 
+@explained
 def microscope(
     Q: Any,
     K: Any = None,

@@ -10,6 +10,7 @@ import numpy as np
 from ..attention import scores_shape
 from ..calling import on, op
 from ..graph import Tensor, as_tensor
+from ..habits import explained
 from ..masks import broadcasts
 from ..modes import region
 from ..ops import concatenate, exp, expand_dims, masked_fill, where
@@ -26,6 +27,7 @@ def elu_plus_one(x: TensorLike) -> Tensor:
     return where(positive, x + 1, exp(masked_fill(x, positive, 0.0)))
 
 
+@explained
 @region
 def linear_attention(
     Q: TensorLike,
@@ -58,6 +60,7 @@ def linear_attention(
     return _normalised(_prefix_product(q, k, v, m - n) if causal else q @ (k.mT @ v), V.dtype)
 
 
+@explained
 def linear_attention_step(
     q: TensorLike,
     k: TensorLike,
