@@ -170,3 +170,32 @@ def test_what_is_no_float_is_left_alone_beside_floats():
     assert ta.gradgradcheck(lambda x, k: x**k, [X, 3])
     wrong = broken(np.sin, lambda g, out, x: g)
     assert "gradient of input 1" in message(lambda ids, x: wrong(x[ids]), [ids, np.ones((3, 2))])
+
+
+def test_what_cancels_is_no_false_alarm():
+    """Of a result that cancels to nearly 0 the terms tell how much rounding there is, not the result."""
+    x, y = RNG.normal(size=(4, 1)), RNG.normal(size=(4, 1))
+    for f in (
+        lambda x, y: ta.layer_norm(ta.exp(x) * y, eps=0.1),
+        lambda x, y: ta.softmax(ta.sin(x * y)),
+        lambda x, y: (x + 3 * y) - (x + y * 3),
+        lambda x, y: ta.log_softmax(ta.tanh(x) * y),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert ta.gradcheck(f, [x, y]) and ta.gradgradcheck(f, [x, y])
+
+
+def test_a_mask_hides_no_mistake():
+    """Scores of -inf on the way, times a gradient of 0, say nothing of rounding."""
+    wrong = broken(np.tanh, lambda g, out, x: g * (1 - 1.001 * out * out))
+    mask = np.tri(3, 4, dtype=bool)
+    for f in (
+        lambda x: ta.softmax(ta.masked_fill(wrong(x), ~mask, -np.inf)) ** 2,
+        lambda x: ta.scaled_dot_product_attention(wrong(x), x, x, mask[:, :3]),
+    ):
+        message(f, X)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ta.gradcheck(ta.sin, RNG.normal(size=1100))
+    assert caught[0].filename == __file__

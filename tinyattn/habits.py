@@ -6,9 +6,9 @@ import functools
 import inspect
 import pathlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from opcode import opmap
-from types import ModuleType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from numpy.exceptions import AxisError
@@ -264,12 +264,17 @@ def _raw(error: Exception) -> bool:
     step = error.__traceback__
     if step is None or step.tb_next is None:  # at the call
         return False
+    frames = [(frame.f_code, at) for frame, at in _frames(step)]
+    if any(not code.co_filename.startswith(ROOT) and "numpy" not in code.co_filename for code, _ in frames):
+        return False
+    code, at = frames[-1]
+    return code.co_code[at] != RAISE or not code.co_filename.startswith(ROOT)
+
+
+def _frames(step: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
     while step:
-        code, at, step = step.tb_frame.f_code, step.tb_lasti, step.tb_next
-        ours = code.co_filename.startswith(ROOT)
-        if not ours and "numpy" not in code.co_filename:
-            return False
-    return not ours or code.co_code[at] != RAISE
+        yield step.tb_frame, step.tb_lasti
+        step = step.tb_next
 
 
 def explain(error: TypeError, function: Callable[..., Any], names: Iterable[str], more: str = "") -> None:
