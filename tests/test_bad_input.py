@@ -376,7 +376,8 @@ def spoilt(name):
 def test_the_calls_are_right_as_they_stand():
     for name, (function, right) in CALLS.items():
         if name != "load":
-            function(**(right if name.endswith(" of") else copy.deepcopy(right)))
+            own = right if any(isinstance(x, ta.Tensor) for x in right.values()) else copy.deepcopy(right)
+            function(**own)
 
 
 @pytest.mark.filterwarnings("ignore")
