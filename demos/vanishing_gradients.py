@@ -377,8 +377,8 @@ def part_b(demo):
     )
     demo.claim(
         "started with variance 1, dk = 64 learns it without the division as well "
-        f"({means_of(right, even, [(64, lr) for lr in rates])}), if later",
-        all(right[even, 64, lr].mean() > 0.9 and taken[even, 64, lr] > taken[cured, 64, lr] for lr in rates),
+        f"({means_of(right, even, [(64, lr) for lr in rates])})",
+        all(right[even, 64, lr].mean() > 0.9 for lr in rates),
     )
     demo.claim(
         "what is wrong with that start: many questions are decided for a wrong key, and stay so "
