@@ -937,7 +937,7 @@ def test_a_pipe_that_cannot_encode_gets_plain_forms(monkeypatch):
     assert b"\ne  " in raw.getvalue() and b"\n??" in raw.getvalue() and b"keys >" in raw.getvalue()
 
 
-def test_pictures_have_glyphs_or_escapes_and_no_warnings(tmp_path, recwarn, monkeypatch):
+def test_pictures_have_glyphs_or_escapes_and_no_warnings(tmp_path, recwarn, caplog, monkeypatch):
     font_manager = pytest.importorskip("matplotlib.font_manager")
     labels = ["日本", "x", "\U0001f600"]
     heatmap(np.eye(3), labels, labels, path=tmp_path / "map.png")
@@ -949,7 +949,7 @@ def test_pictures_have_glyphs_or_escapes_and_no_warnings(tmp_path, recwarn, monk
     heatmap(np.eye(3), labels, labels, path=tmp_path / "map.png")
     heatmap(np.eye(3), labels, labels, path=tmp_path / "map.svg")
     assert "日本" in (tmp_path / "map.svg").read_text()  # the viewer's fonts
-    assert not recwarn.list
+    assert not recwarn.list and not caplog.records
 
 
 def test_without_matplotlib_the_text_is_printed_and_a_line_says_so(monkeypatch, capsys, tmp_path):

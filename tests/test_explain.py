@@ -36,6 +36,13 @@ def test_an_expression_is_told_with_rules_and_numbers():
     assert a.grad is None
 
 
+def test_what_only_rearranges_is_told_where_it_is_read():
+    x = leaf(3, 4, name="x")
+    first, *_ = entries(ta.tanh(ta.exp(x).reshape(4, 3)), gradient=np.ones((4, 3)))
+    assert first[0] == "1. tanh(#2 as (4, 3))"
+    assert first[-1].startswith("d#2 as (4, 3) = dx = ")
+
+
 def test_names_sums_shapes_and_leaves_of_attention():
     Q, K, V = (leaf(5, 4, name=name, seed=i) for i, name in enumerate("QKV"))
     out = ta.scaled_dot_product_attention(Q, K, V, ta.causal_mask(5))

@@ -12,7 +12,7 @@ from ..text import Line, Shown
 from ..values import Array, TensorLike
 from .folding import Box, boxes
 from .steps import Step, collect, dies, formula, rules, slopes, typical
-from .words import called
+from .words import called, rearranged_name
 
 __all__ = ["explain"]
 
@@ -52,8 +52,8 @@ def explain(output: Tensor, gradient: TensorLike | None = None) -> Shown:
 
 
 def _name(step: Step, names: dict[Step, str]) -> str:
-    if step.transposes and not step.name:
-        return f"{_name(step.inputs[0], names)}ᵀ"
+    if step.passes:  # it has no entry
+        return rearranged_name(_name(step.inputs[0], names), step)
     return names.get(step) or step.path or called(step)
 
 

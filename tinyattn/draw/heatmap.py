@@ -278,7 +278,8 @@ class Fonts:
     def __init__(self, texts: Iterable[str]) -> None:
         from matplotlib import font_manager, ft2font
 
-        installed = {font.name for font in font_manager.fontManager.ttflist}
+        plain = ("normal", 400, "normal")  # of a family without such a font matplotlib would take another, and say so
+        installed = {f.name for f in font_manager.fontManager.ttflist if (f.style, f.weight, f.stretch) == plain}
         others = sorted(name for name in installed if not re.search("Emoji|Last Resort", name))
         self.families, self.missing = ["DejaVu Sans"], set()
         glyphs: dict[str, Any] = {}

@@ -106,13 +106,17 @@ def details(box: Box, show: str) -> list[str]:
 def called(step: Step) -> str:
     """A step in a formula: its name, else its op, else its number."""
     number = step.node is None and np.ndim(step.value) == 0 and not isinstance(step.value, Tensor)
-    if step.transposes and not step.name:
-        return f"{called(step.inputs[0])}ᵀ"
+    if step.passes:
+        return rearranged_name(called(step.inputs[0]), step)
     return (
         f"{step.value:.4g}"
         if number
         else step.name.partition(" = ")[0] or step.op or ("constant" if not step.needs else "parameter")
     )
+
+
+def rearranged_name(source: str, step: Step) -> str:
+    return f"{source}ᵀ" if step.transposes else f"{source} as {step.data.shape}"
 
 
 def rearranged(between: Sequence[Step]) -> str:
