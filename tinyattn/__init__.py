@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# glibc hands freed memory back to the system beyond twice the largest block that it has seen freed, and then the
-# arrays of each training step are faulted in anew, for up to a third of its time. One such block, never touched:
+# glibc gives free memory back to the system if it is more than twice the largest block freed so far. Each training
+# step then waits for its arrays again, up to a third of its time. So one large block is freed here, never touched:
 _numpy.empty(2**25 - 2**14, _numpy.uint8)
 
 
-# Pictures, which few programs need, are loaded when they are asked for.
+# Few programs need pictures: they are loaded when they are asked for.
 _LATER = dict.fromkeys(("Microscope", "draw_graph", "explain", "heatmap", "microscope"), ".draw")
 _ROOMS = {"efficient", "interop", "nn", "optim"}  # of the modules these are public
 _modules = {name for name, value in globals().items() if name[0] != "_" and isinstance(value, _ModuleType)}
 _public = [n for n in globals() if n[0] != "_" and n not in ("Any", "TYPE_CHECKING", *(_modules - _ROOMS))]
 _public += [*_LATER, "check"]
-# What `from tinyattn import *` brings: all but the names that Python itself has, as sum and max.
+# What `from tinyattn import *` brings: all but the names that Python itself has, such as sum and max.
 __all__ = [name for name in _public if not hasattr(_builtins, name)]
 
 

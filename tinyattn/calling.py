@@ -4,8 +4,8 @@
     def exp(x: Array) -> Array:
         return np.exp(x)
 
-makes exp a function of a TensorLike that returns a Tensor: the formula computes it, the rule is the way back,
-dL/dx = g · exp'(x). A method or an exported name is an entry in methods.py and in `__all__`.
+makes exp a function from a TensorLike to a Tensor. The formula computes it; the rule is the way back,
+dL/dx = g · exp'(x). To make it a method, list it in methods.py; to export it, in `__all__`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 
 Rule0 = Rule | None  # None: an input without derivative
 
-# What type checkers know of an op: as many tensors as it has rules, then the params of its formula.
+# What type checkers know about an op: one tensor for each rule, then the params of its formula.
 
 
 @overload
@@ -50,13 +50,13 @@ def op(
 def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None, wide: bool = False) -> Any:
     """Make an op of a formula: @op(rule, rule, …) with a rule per input, or @op(pull=…) with one for all of them.
 
-    A rule gets (g, out, *inputs, **params), where g = dL/d(out), and returns dL/d(input); it may have out's shape, as
+    A rule gets (g, out, *inputs, **params), with g = dL/d(out), and returns dL/d(input). This may have out's shape:
         the engine sums over broadcast axes. None: this input has no derivative (a condition, a mask).
         The formula's arguments after the inputs are its params.
-    pull: gets extra= and needs= besides, and returns one gradient or None per input; `needs` says which are wanted.
+    pull: also gets extra= and needs=, and returns one gradient or None per input; `needs` says which are wanted.
         The formula then returns (out, extra), and takes its params by name.
-    wide: if the first input is float16, it computes in float32, forward and back, and rounds once: for sums, and for
-        what could overflow.
+    wide: if the first input is float16, the op computes in float32, forward and back, and rounds once. For sums, and
+        for formulas that could overflow.
     twin: the same function in tinyattn's ops, if pull works on arrays alone: create_graph differentiates the twin.
     """
 
@@ -95,7 +95,7 @@ def op(*rules: Rule0, pull: Rule0 = None, twin: Callable[..., Any] | None = None
 
 
 def either(pull: Rule, twin: Callable[..., Any]) -> Rule:
-    """The way back of a fused op: its pull on arrays; on Tensors the gradient of its twin, which is a graph."""
+    """The way back of a fused op: on arrays its pull; on Tensors the gradient of its twin, which is recorded."""
 
     @functools.wraps(pull)
     def pull_either(g: Any, out: Any, *inputs: Any, extra: Any, needs: list[bool], **params: Any) -> Any:
@@ -110,5 +110,5 @@ def either(pull: Rule, twin: Callable[..., Any]) -> Rule:
 
 
 def on(x: Any, function: Callable[..., Tensor]) -> Callable[..., Any]:
-    """An op as a rule calls it: on Tensors itself, on arrays its formula."""
+    """What a rule calls for an op: the op itself if x is a Tensor, its formula if x is an array."""
     return function if isinstance(x, Tensor) else function.forward  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """Einstein's sum: a product of operands, summed over the letters that the result does not have; and two of its cases.
 
-Its derivative is an einsum again, so the rule is the op itself with other letters.
+Its derivative is an einsum too, so the rule is the op itself with other letters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _shares(g: Any, out: Any, *xs: Any, extra: None, needs: list[bool], subscrip
 
 
 def _share(i: int, g: Any, xs: Sequence[Any], subscripts: str) -> Any:
-    """'ij,jk->ik' for i = 0: 'ik,jk->ij'. Letters that only xᵢ has come back by ones, doubled ones by a unit matrix."""
+    """'ij,jk->ik' for i = 0: 'ik,jk->ij'. A letter that only xᵢ has needs ones; one it has twice, a unit matrix."""
     ins, result = subscripts.split("->")
     letters = ins.split(",")
     operands, terms = [g, *xs[:i], *xs[i + 1 :]], [result, *letters[:i], *letters[i + 1 :]]
@@ -46,7 +46,7 @@ def _share(i: int, g: Any, xs: Sequence[Any], subscripts: str) -> Any:
 
 @op(pull=_shares, wide=True)
 def _einsum(*xs: Array, subscripts: str) -> tuple[Any, None]:
-    """dxᵢ: the same product with g in xᵢ's place, and the letters of the result and of xᵢ exchanged"""
+    """dxᵢ: the same product, with g in xᵢ's place and the letters of xᵢ and of the result exchanged"""
     return np.einsum(subscripts, *xs, optimize=len(xs) > 1), None
 
 

@@ -1,4 +1,4 @@
-"""The error function, which NumPy lacks: GELU is made of it."""
+"""The error function, which NumPy does not have: the exact GELU needs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["erf"]
 
 @op(lambda g, out, x: g * (2 / math.sqrt(math.pi)) * np.exp(-x * x), wide=True)
 def erf(x: Array) -> Any:
-    """2/√π ∫₀ˣ e^(-t²) dt, to the last digit but one: by Taylor series around the nearest of 769 tabled points.
+    """2/√π ∫₀ˣ e^(-t²) dt, to the last digit but one: by the Taylor series around the nearest of 769 points.
 
     dx = g · 2/√π · e^(-x²)
     """
@@ -29,16 +29,16 @@ def erf(x: Array) -> Any:
     d = size - nearest / 128
     i = np.fmin(nearest, 768).astype(np.intp)
     total = series[-1].take(i)
-    for coefficients in (*series[-2::-1], values):
+    for coefficients in (*series[-2::-1], values):  # Horner's rule
         total = total * d + coefficients.take(i)
     return np.copysign(total, x).astype(dtype, copy=False)
 
 
 @functools.cache
 def _erf_table(dtype: Any) -> tuple[Array, list[Array]]:
-    """erf at the points, and the series of erf around them: bₖ/(k+1) of Σ bₖ dᵏ, where y' = -2 x y gives bₖ₊₁.
+    """erf at the points, and its series around them, Σ bₖ/(k+1) dᵏ⁺¹: erf′ = y is Σ bₖ dᵏ, and y′ = -2 x y gives bₖ₊₁.
 
-    As |d| ≤ 1/256, three terms are enough for the digits of a float32, seven for those of a float64.
+    |d| ≤ 1/256: three terms are enough for the digits of a float32, seven for those of a float64.
     """
     x = np.arange(769) / 128
     b = [2 / math.sqrt(math.pi) * np.exp(-x * x)]

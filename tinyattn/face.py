@@ -23,7 +23,7 @@ def of_array(name: str) -> Any:
 
 
 class Count(int):
-    """A number of elements. Who calls it has another size in mind."""
+    """A number of elements. Somebody who calls it expects PyTorch's size()."""
 
     def __call__(self, *axis: int) -> None:
         raise TypeError(f"t.size is a number here, {self}, as in NumPy: write t.shape")
@@ -34,7 +34,7 @@ def counted() -> Any:
 
 
 class Explained:
-    """A name that people bring along: no attribute, and the error says what to write here."""
+    """A name that people know from elsewhere: no attribute here, and the error says what to write instead."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class Explained:
 
 
 class Elsewhere:
-    """The names in habits.py that a tensor does not have. (A __getattr__ would slow down what it does have.)"""
+    """The names in habits.py that a tensor does not have. (A __getattr__ would slow down those that it has.)"""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ IN_PLACE = "abs_ add_ clamp_ copy_ div_ exp_ fill_ log_ mul_ neg_ normal_ pow_ r
 
 
 def explain(names: Iterable[str]) -> None:
-    """Let the error for these names say what they are, unless a tensor has them."""
+    """Let the error for these names say what to write instead, unless a tensor has them."""
     for name in names:
         setattr(Elsewhere, name, Explained(name))
 
@@ -79,7 +79,7 @@ class Face(Methods, Elsewhere):
 
     @classmethod
     def _wrap(cls, array: Array, name: str | None = None) -> Self:
-        """A constant around an array that is ours: no copy, no checks."""
+        """A constant around an array that nobody else has: no copy, no checks."""
         t = cls.__new__(cls)
         t._data = array
         t._lent = t._needs = False
@@ -89,7 +89,7 @@ class Face(Methods, Elsewhere):
 
     @classmethod
     def _own(cls, g: Any, given: set[int], before: Any = None) -> Self:
-        """before + a gradient (an array, or a Tensor) as a tensor that shares nothing with those given out before."""
+        """before + g (an array, or a Tensor) as a tensor that shares nothing with the tensors given out so far."""
         if not isinstance(g, cls):
             return cls._wrap(np.array(g) if before is None else np.asarray(before._data + g))
         t: Self = +g if id(g) in given else g
@@ -110,7 +110,7 @@ class Face(Methods, Elsewhere):
 
     @property
     def grad(self) -> Self | None:
-        """What `backward()` has added up, a tensor of this shape; None when cleared."""
+        """The sum of what `backward()` has added, a tensor of this shape; None if cleared."""
         return self._grad
 
     @grad.setter
@@ -127,7 +127,7 @@ class Face(Methods, Elsewhere):
         return [name for name in super().__dir__() if not isinstance(vars(Elsewhere).get(name), Explained)]
 
     def retain_grad(self) -> None:
-        """Ask `backward()` to fill `.grad` of this computed tensor too (leaves always get theirs)."""
+        """Ask `backward()` to fill `.grad` of this computed tensor too (leaves always get one)."""
         if not self._needs:
             raise RuntimeError("retain_grad() on a tensor that needs no gradient: nothing would be written")
         if self._node is not None:
@@ -142,7 +142,7 @@ class Face(Methods, Elsewhere):
         return self._data.item()  # type: ignore[no-any-return]
 
     def numpy(self) -> Array:
-        """A copy of the values as an array; it has left the graph."""
+        """A copy of the values as an array, outside the graph."""
         return self._data.copy()
 
     def __len__(self) -> int:
@@ -178,7 +178,7 @@ class Face(Methods, Elsewhere):
         return operator.index(self._data)
 
     def __repr__(self) -> str:
-        """On one line: the numbers of a very small tensor, the range of others."""
+        """On one line: the numbers of a very small tensor, or the range of a larger one."""
         numbers = np.array2string(self._data, separator=", ") if self.size <= 10 else ""
         numbers = " ".join(numbers.split()).replace("[ ", "[")
         return self._told(numbers if len(numbers) <= 60 else "")
@@ -216,7 +216,7 @@ class Face(Methods, Elsewhere):
     def __format__(self, spec: str) -> str:
         return format(self._data.item(), spec) if spec and self.size == 1 else format(str(self), spec)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # pickle, copy and deepcopy: a leaf; the history stays behind
+    def __reduce__(self) -> tuple[Any, ...]:  # pickle, copy and deepcopy make a leaf, without the graph
         return functools.partial(type(self), name=self.name), (self.numpy(), self._needs)
 
     # --- NumPy's side: np.exp(t), array * t, np.asarray(t) ------------------------------------------
@@ -228,7 +228,7 @@ class Face(Methods, Elsewhere):
                 "use t.numpy() to leave the graph"
             )
         if copy is False:
-            raise ValueError("a tensor gives NumPy a copy of its values, so copy=False cannot be had")
+            raise ValueError("a tensor gives NumPy a copy of its values, so copy=False is not possible")
         return self._data.astype(dtype or self.dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -282,7 +282,7 @@ NOT_DIFFERENTIABLE = {
 
 
 def from_numpy(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """np.f(t): ta.f where there is one; on constants NumPy's own; otherwise an error, never a lost gradient."""
+    """np.f(t): ta.f if there is one; else NumPy's own if t needs no gradient; else an error, never a lost gradient."""
     if name not in NOT_DIFFERENTIABLE:
         if name in NUMPY:
             return NUMPY[name](*args, **kwargs)

@@ -31,8 +31,8 @@ class Op:
     forward: Callable[..., Any]  # (*arrays, **params) -> array, or (array, extra) with a pull; changes no array
     rules: tuple[Rule | None, ...]  # (g, out, *inputs, **params) -> dL/d(input), summed over broadcast axes by walk
     pull: Rule | None  # (g, out, *inputs, extra=, needs=, **params) -> dL/d(input) or None, one per input
-    twin: Callable[..., Any] | None  # where pull takes arrays only: the same function, composed of ops
-    wide: bool  # computes in float32, forward and back, if its first input is float16, and rounds once
+    twin: Callable[..., Any] | None  # if pull takes arrays only: the same function, composed of ops
+    wide: bool  # if its first input is float16: computes in float32, forward and back, and rounds once
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +45,7 @@ class Node:
     op: Op
     inputs: Sequence[Any] | None  # Tensors and constants, in the op's order
     saved: Sequence[Any]  # (result, *inputs) as arrays
-    extra: Any  # what the op's pull wants besides
+    extra: Any  # what else the op's pull needs
     params: dict[str, Any]
     order: int  # by the clock: inputs come before results, so this is a topological order
     region: Any  # the box that it is drawn in
@@ -63,14 +63,14 @@ class Tensor(Face):
     __slots__ = ()
 
     def backward(self, gradient: Gradient = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
-        """Add d(this)/d(leaf) to `.grad` of every leaf that requires gradients, and where `retain_grad` asked for it.
+        """Add d(this)/d(leaf) to `.grad` of every leaf that requires gradients; so too for tensors with `retain_grad`.
 
-        gradient: dL/d(this), of this tensor's shape; may be left out for one element, where it is 1.
-        retain_graph: keep the graph for another backward pass (it is released as it is used).
-        create_graph: record the backward pass, so that the gradients can be differentiated in turn; keeps the graph.
+        gradient: dL/d(this), of this tensor's shape; if this has one element, it may be left out: then it is 1.
+        retain_graph: keep the graph for another backward pass (else it is released as it is used).
+        create_graph: record the backward pass, so that the gradients can be differentiated too; keeps the graph.
         Raises RuntimeError on a non-scalar without gradient, on a released graph, and if nothing needs a gradient.
         """
-        given = {id(gradient)}  # tensors that somebody has already: .grad shares nothing with them
+        given = {id(gradient)}  # tensors that somebody already has: .grad shares nothing with them
         for t, g in walk(self, gradient, way(self), retain_graph, create_graph):
             if t._node is None or t._node.retains_grad:
                 t._grad = own(g, given, t._grad)
@@ -80,7 +80,7 @@ wrap, as_tensor, own = Tensor._wrap, Tensor._from, Tensor._own
 
 
 def apply(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Tensor:
-    """Compute op(*inputs, **params) and, if an input needs a gradient, note how."""
+    """Compute op(*inputs, **params). If an input needs a gradient, hang a Node on the result."""
     record = lent = False
     arrays: list[Any] = []
     kept: list[Any] = []
@@ -136,13 +136,13 @@ def grad(
     grad_output: dL/d(output), needed unless output has one element; the result is then dL/d(input).
     create_graph: record the backward pass too, so that `grad` of a gradient is a second derivative; keeps the graph.
     materialize_grads: zeros for an input that output does not depend on.
-    Raises RuntimeError on such an input otherwise, and where `backward` would.
+    Raises RuntimeError for such an input without it, and in the cases of `backward`.
     """
     inputs = refusals.ends(output, inputs)
     path = way(output, inputs)
     refusals.not_on_the_way(output, () if materialize_grads else inputs, path)
     wanted, given = set(inputs), {id(grad_output)}
-    steps = walk(output, grad_output, path, retain_graph, create_graph)  # frees each g in its turn
+    steps = walk(output, grad_output, path, retain_graph, create_graph)  # frees each g after its turn
     found = {t: [own(g, given) for x in inputs if x is t] for t, g in steps if t in wanted}  # listed twice: two tensors
     return tuple(found[t].pop() if t in found else wrap(np.zeros(t.shape, t.dtype)) for t in inputs)
 
@@ -182,7 +182,7 @@ def walk(output: Tensor, gradient: Gradient, path: list[Tensor], retain: bool, c
     refusals.changed(path, wanted, values.last_change)
     while path:
         t = path.pop()
-        g = total.pop(t)  # complete: all that t went into is younger, and has passed its share on
+        g = total.pop(t)  # complete: every result made from t is younger, and has already passed its share to t
         g = g if g.dtype is t._data.dtype else g.astype(t._data.dtype)  # rounded once, after all shares are added
         g = g if create or 0 not in g.strides else g.copy()  # a broadcast view would push matmul off BLAS
         if create and t.name and g is not gradient:

@@ -1,4 +1,4 @@
-"""The ops that are methods of a tensor: one line here makes a method of the function in ops.py that has its name."""
+"""The ops that are methods of a tensor: one line here makes the function of that name in ops.py a method."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Squeezed(Protocol[T]):
 
 
 class Methods(Values):
-    """The ops that are methods of a tensor, and how they are called: ops.py binds its function of the same name."""
+    """The ops that are methods of a tensor, and how they are called: ops.py binds its functions of the same names."""
 
     __slots__ = ()
     __add__: Binary[Self]

@@ -1,4 +1,4 @@
-"""What holds for all ops inside a block: `no_grad` records nothing, `region` is drawn as one box."""
+"""Two settings for all ops inside a block: `no_grad` records nothing, `region` is drawn as one box."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ current_region: ContextVar[Region | None] = ContextVar("current_region", default
 
 
 class NoGrad(ContextDecorator):
-    """Inside `with no_grad():`, or in a function it decorates, nothing is recorded: faster, and no memory kept."""
+    """Inside `with no_grad():`, or in a function it decorates, nothing is recorded: faster, and no memory is kept."""
 
-    before: ContextVar[tuple[bool, ...]] = ContextVar("before", default=())  # what the blocks around have found
+    before: ContextVar[tuple[bool, ...]] = ContextVar("before", default=())  # what the blocks around it have found
 
     def __call__(self, function: Any = None) -> Any:  # with no_grad: and @no_grad are with no_grad(): and @no_grad()
         return self if function is None else super().__call__(function)
@@ -43,7 +43,7 @@ no_grad = NoGrad()
 
 
 def region(function: Callable[P, R], label: str | None = None) -> Callable[P, R]:
-    """Decorate a composed function: what it records is drawn as one box (draw). Calls may nest."""
+    """Decorate a composed function: draw shows what it records as one box. Calls may nest."""
     name = label or function.__name__
 
     @functools.wraps(function)

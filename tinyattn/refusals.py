@@ -1,4 +1,4 @@
-"""What the engine refuses, and in which words. What a function here gets and finds fit, it returns."""
+"""What the engine refuses, and in which words. A function here returns what it got, if it finds nothing wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def unfit_data(t: Any, new: np.ndarray) -> np.ndarray:
 
 
 def cut_off(data: Any) -> Any:
-    """What Tensor(data) is not given: a result whose graph would end there."""
+    """Tensor(data) refuses a computed tensor: its graph would end there."""
     if getattr(data, "_node", None) is not None:
         raise TypeError(
             "Tensor(h) of a computed tensor would cut its graph without a word: use h itself, or h.detach() if no "
@@ -43,7 +43,7 @@ def not_a_float(out: np.ndarray, name: str) -> None:
 
 
 def in_place(symbol: str) -> Any:
-    """A method such as __isub__: a computed tensor's name may go to a new result, a parameter's may not."""
+    """A method such as __isub__. t -= u gives the name t to a new tensor: not if t is a parameter."""
 
     def refuse(self: Any, other: Any) -> Any:
         if self._needs and self._node is None:
@@ -79,7 +79,7 @@ def unfit_gradient(t: Any, value: Any) -> Any:
 
 
 def failed(error: Exception, op: Any, inputs: Sequence[Any], params: dict[str, Any]) -> Exception:
-    """The same kind of error, with the op's name and what the op was given in front, and what was probably meant."""
+    """The same kind of error. It also names the op and its inputs, and says what was probably meant."""
     shapes = [f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "shape") else repr(x) for x in inputs]
     told = ", ".join(shapes + [f"{k}={v!r}" for k, v in params.items() if not isinstance(v, np.ndarray)])
     meant = habits.advice(op.forward, params) or _meant(op.name, inputs, params)
@@ -104,8 +104,8 @@ def constant(output: Any) -> None:
     if not output._needs:
         raise RuntimeError(
             "the output needs no gradient: it is constant. Nothing it was computed from has requires_grad=True, or it "
-            "was computed inside no_grad; or it is the gradient of something linear, which does not depend on the "
-            "inputs: its derivative is 0 (grad with materialize_grads=True gives zeros)"
+            "was computed inside no_grad. Or it is the gradient of something linear: that does not depend on the "
+            "inputs, so its derivative is 0 (grad with materialize_grads=True gives zeros)"
         )
 
 
@@ -143,7 +143,7 @@ def not_on_the_way(output: Any, inputs: Sequence[Any], path: Sequence[Any]) -> N
 
 
 def unfit_start(output: Any, gradient: Any, path: Sequence[Any], unrecorded: bool = False) -> Any:
-    """The gradient that the walk along a path starts with: 1 for an output of one element, if none is given."""
+    """The gradient with which the walk along a path starts: 1 for an output of one element, if none is given."""
     if path:
         constant(output)
     if unrecorded:
@@ -168,13 +168,13 @@ def unfit_start(output: Any, gradient: Any, path: Sequence[Any], unrecorded: boo
 
 
 def changed(path: Sequence[Any], wanted: set[Any], since: int) -> None:
-    """What the nodes of a path, oldest first, have read and written must still be the values of their tensors."""
+    """The tensors of a path, oldest first, must still have the values that its nodes have read and written."""
     for t in path:
         node = t._node
         if node is None:
             continue
         if node.order > since:
-            break  # as are all that follow
+            break  # it has read the present arrays, as have all that follow
         tensors = [(x, read) for x, read in zip((t, *(node.inputs or ())), node.saved) if hasattr(x, "_node")]
         if not any(x in wanted for x, _ in tensors[1:]):
             continue  # no gradient goes through it
@@ -194,7 +194,7 @@ def no_rule(x: Any, name: str) -> Any:
 
 
 def wrong_share(g: Any, summed: Any, x: Any, name: str) -> Any:
-    """What is left of a rule's g when its broadcast axes are summed must have x's shape."""
+    """A rule's g, after its broadcast axes are summed, must have x's shape."""
     extra = g.ndim - x.ndim
     if extra < 0 or summed.shape[extra:] != x.shape:
         raise AssertionError(

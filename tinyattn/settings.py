@@ -1,4 +1,4 @@
-"""Settings that a caller gives: sizes, numbers, seeds. One check for each kind, with what came and what is meant."""
+"""Settings that a caller gives: sizes, numbers, seeds. One check for each kind, whose error says what came."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def number(value: Any, name: str, low: float = -math.inf, high: float = math.inf
 
 
 def flag(value: Any, name: str) -> bool:
-    """bool(value). TypeError for what is neither true nor false, as an array of several numbers."""
+    """bool(value). TypeError if it is neither true nor false, such as an array of several numbers."""
     try:
         return bool(value)
     except ValueError:
@@ -54,7 +54,7 @@ def flag(value: Any, name: str) -> bool:
 
 
 def generator(rng: Any) -> np.random.Generator:
-    """np.random.default_rng(rng): a generator as it is, one made of a seed, or for None one that nobody can repeat."""
+    """np.random.default_rng(rng): rng itself if it is a generator, one made from a seed, or for None a random one."""
     random = np.random
     known = (int, np.integer, random.Generator, random.BitGenerator, random.SeedSequence, random.RandomState)
     try:
@@ -69,7 +69,7 @@ def generator(rng: Any) -> np.random.Generator:
 
 
 def array(x: Any, name: str) -> np.ndarray[Any, Any]:
-    """x, a Tensor too, as an array of booleans, integers or floats. TypeError, ValueError for what makes none."""
+    """x (it may be a Tensor) as an array of booleans, integers or floats. TypeError or ValueError if it makes none."""
     if not isinstance(x, np.ndarray):
         x = getattr(x, "_data", x)
     elif x.__class__ is not np.ndarray and hasattr(x, "filled"):
@@ -84,7 +84,7 @@ def array(x: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def integers(x: Any, name: str) -> np.ndarray[Any, Any]:
-    """x, a Tensor too, as an array of integers; an empty list is one. TypeError for other numbers: none is cut off."""
+    """x (it may be a Tensor) as an array of integers; so is an empty list. TypeError for other numbers: no rounding."""
     values = array(x, name)
     if values.size == 0 and values.dtype.kind == "f":
         values = values.astype(np.intp)
@@ -94,7 +94,7 @@ def integers(x: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def told(value: Any) -> str:
-    """A value in an error message: itself where it is short, else its kind."""
+    """A value in an error message: itself if it is short, else its kind."""
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
     text = repr(value)

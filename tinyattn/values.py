@@ -2,11 +2,11 @@
 
 An array is in one of three states:
     open    only the tensor has it, and no graph has read it;
-    lent    `.data` has handed it out: its holder may write to it, and may have made views of it, which no lock reaches;
+    lent    `.data` has handed it out: its holder may write to it, and may have views of it, which no lock reaches;
     locked  a graph has read it, another tensor shares it, or it was assigned: nobody writes to it any more.
-`.data` lends an open array. In place of a locked one it lends a copy, and keeps that copy as the tensor's values.
-A graph that reads an open array locks it. A lent one is locked too, but its views are not: the tensor and the graph
-take a copy, and the old array is left to its holder.
+`.data` lends an open array. If the array is locked, `.data` lends a copy, and the copy becomes the tensor's array.
+A graph that reads an open array locks it. It locks a lent one too, but cannot lock its views: so the tensor and the
+graph take a copy, and the holder keeps the old array.
 
     x = Tensor([1.0, 2.0], requires_grad=True)    open
     d = x.data; d[0] = 5.0                        lent: x is [5, 2]
@@ -41,7 +41,7 @@ Rule: TypeAlias = Callable[..., Any]  # (g, out, *inputs, **params) -> dL/d(inpu
 
 HALF = np.dtype(np.float16)
 clock = itertools.count(1)  # of nodes and of changes
-last_change = 0  # when a tensor last got another array: nodes that are younger have read what is there now
+last_change = 0  # when a tensor last got another array: younger nodes have read the present arrays
 
 
 class Values:
@@ -53,7 +53,7 @@ class Values:
 
     @property
     def data(self) -> Array:
-        """The values, yours to write to. What a graph has already read stays as it was, and backward() will notice."""
+        """The values; you may write to them. A graph keeps the values that it has read, and backward() will notice."""
         if not self._data.flags.writeable:
             self._bind(self._data.copy())
         self._lent = True
@@ -80,30 +80,30 @@ class Values:
 
 
 def widened(arrays: Sequence[Any]) -> list[Any]:
-    """float16 as float32: half precision is for keeping numbers; sums in it overflow, and lose digits, too soon."""
+    """float16 as float32: half precision is for storing numbers; sums in it overflow, and lose digits, too soon."""
     return [x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype is HALF else x for x in arrays]
 
 
 def narrowed(out: Array, arrays: Sequence[Any]) -> Array:
-    """A float32 that was computed of arrays, widened, rounded to what they are themselves: float16, or float32."""
+    """A float32 result of widened arrays, rounded back: to float16, unless one of the arrays was a longer float."""
     longer = any(isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.dtype is not HALF for x in arrays)
     return out if longer or out.dtype != np.float32 else out.astype(HALF)
 
 
 def unrounded(op: Any, g: Any, saved: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """What an op's way back gets of float16, (g, out, *inputs), in float32; out anew, for its rounding costs digits."""
+    """(g, out, *inputs) of float16 in float32, for a way back. out is computed again: rounded, it lacks digits."""
     g, _, *inputs = widened([g, *saved])
     out = op.forward(*inputs, **params)
     return [g, out[0] if op.pull else out, *inputs]
 
 
 def squares_fit(x: Array) -> bool:
-    """Whether Σ x² over all of x stays in the range of its dtype; then so does every sum of some."""
+    """Whether Σ x² over all of x stays in the range of its dtype; then so does every part of the sum."""
     return math.isfinite(np.vdot(x, x))
 
 
 def centred(x: Array, axis: Axis = None) -> tuple[Array, Any]:
-    """(x / 2ᵉ, e): squares of x / 2ᵉ stay in the range of its dtype. e is 0, unless x nears an end of that range.
+    """(x / 2ᵉ, e): squares of x / 2ᵉ stay in the range of its dtype. e is 0, unless x is near an end of that range.
 
     With an axis there is one e for each line along it, kept as length 1.
     """
@@ -137,7 +137,7 @@ _sources: dict[int, tuple[Any, Any]] = {}  # id of a copy: weak references to th
 
 
 def constant(data: Any) -> Array:
-    """A copy as `numeric` makes it, which remembers of which array: in a drawing, one array is one node."""
+    """A copy, as `numeric` makes it, that remembers its original: in a drawing, one array is one node."""
     array = numeric(data)
     if isinstance(data, np.ndarray):
         at = id(array)
@@ -146,12 +146,12 @@ def constant(data: Any) -> Array:
 
 
 def source(array: Array) -> Any:
-    """What is one and the same for all constants that are copies of one array."""
+    """The same object for all constants that are copies of one array."""
     return _sources.get(id(array), (None, array))[1]
 
 
 def unbroadcast(g: Any, x: Any, name: str) -> Any:
-    """Undo broadcasting: an element that was copied gets the sum of its copies' gradients, of float16 in float32."""
+    """Undo broadcasting: an element that was copied gets the sum of its copies' gradients (float16: in float32)."""
     copied = tuple(i for i in range(g.ndim) if i < g.ndim - x.ndim or x.shape[i - g.ndim + x.ndim] == 1)
     g = g.astype(np.float32) if g.dtype is HALF else g
     return refusals.wrong_share(g, g.sum(axis=copied, keepdims=True), x, name)
