@@ -66,6 +66,27 @@ print(ta.check(attention).verdict)
     assert run.stdout.splitlines()[-1:] == ["correct"], run.stdout + run.stderr
 
 
+def test_torch_in_a_comment_is_not_pytorch(tmp_path):
+    assert check_file(write(tmp_path, GOOD + "\n\n# as torch.nn.functional has it\n")).verdict == "correct"
+
+
+@pytest.mark.skipif(not TORCH, reason="torch is not installed")
+def test_pytorch_may_be_imported_in_the_function(tmp_path):
+    source = (
+        "def attention(Q, K, V):\n    import torch\n    return torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5, -1) @ V\n"
+    )
+    assert check_file(write(tmp_path, source)).verdict == "correct"
+
+
+def test_in_one_process_a_program_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("tinyattn.check.run.isolate.sys.platform", "emscripten")  # no fork, no process
+    path, finders, modules = sys.path[:], sys.meta_path[:], set(sys.modules)
+    file = write(tmp_path, "import seaborn.axisgrid\n" + GOOD)
+    assert check_file(file).verdict == "correct"
+    assert (sys.path, sys.meta_path) == (path, finders)
+    assert not {name for name in set(sys.modules) - modules if name.partition(".")[0] in ("seaborn", "mine")}
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 from tinyattn.check import cli
 from tinyattn.check.known.reference import scaled_dot_product_attention
+from tinyattn.check.practice.hints import HINTS, solution
 from tinyattn.check.practice.steps import ACCEPTED, STEPS, recovery, row_sum_cases
 from tinyattn.pretrained import stored_heads
 
@@ -310,3 +311,23 @@ def test_steps_and_demos_name_each_other():
     for number, step in enumerate(STEPS, 1):
         text = (demos / f"{step.demo}.py").read_text(encoding="utf-8")
         assert re.search(rf"[Pp]ractice.*\bsteps?\b.*\b{number}\b", text), f"{step.demo}.py does not name step {number}"
+
+
+def test_a_mistake_stands_at_its_line(learner):
+    learner.write("scaled_dot_product_attention", SCALED.replace("e.sum(axis=-1", "e.sum(axis=0"))
+    (bug,) = (f for f in json.loads(learner.sees("--json"))["findings"] if f["severity"] == "bug")
+    text = learner.file.read_text(encoding="utf-8").splitlines()
+    assert bug["id"] == "softmax-over-queries"
+    assert "e.sum(axis=0" in text[bug["line"] - 1]
+    assert f"line {bug['line']} " in learner.sees()
+
+
+def test_the_solutions_solve_the_steps(learner):
+    assert len(HINTS) == len(STEPS)
+    with learner.file.open("a", encoding="utf-8") as file:
+        file.write("\n\n\n".join(solution(step) for step in range(1, 10)))
+    assert "9 of 9 steps done" in learner.sees(code=0)
+
+
+def test_the_solution_of_a_step_that_is_not_begun_is_shown_when_asked_for(learner):
+    assert " ".join(solution(1).split()) in learner.sees("--solution")

@@ -104,15 +104,40 @@ def figure_of(page, name):
     return dict(pairs), curves, [float(x) for x in cells]
 
 
-def move(page, name, control, value):
-    cell = runpy.run_path(str(next((WEB / "cells").glob(f"*_{name}.py"))))
+def set_control(page, name, control, value, cell):
     given = page.locator(f"#{name} [name={control!r}]")
-    page.evaluate("name => delete document.getElementById(name).dataset.done", name)
     if isinstance(value, str):
         given.select_option(value)
     else:
         given.fill(str(cell["CONTROLS"][control]["values"].index(value)))
+
+
+def cell_named(name):
+    return runpy.run_path(str(next((WEB / "cells").glob(f"*_{name}.py"))))
+
+
+def move(page, name, control, value):
+    cell = cell_named(name)
+    page.evaluate("name => delete document.getElementById(name).dataset.done", name)
+    set_control(page, name, control, value, cell)
     return cell
+
+
+def parts_of(shown):
+    """The parts of the figure that stays, those side by side as well."""
+    if not isinstance(shown, (dict, list)):
+        *_, shown = shown
+    for part in [shown] if isinstance(shown, dict) else shown:
+        yield from parts_of(part["beside"]) if "beside" in part else [part]
+
+
+def stands(page, name, cell):
+    """Where the section's controls stand."""
+    found = {}
+    for control, given in cell["CONTROLS"].items():
+        at = page.locator(f"#{name} [name={control!r}]").input_value()
+        found[control] = at if isinstance(given["at"], str) else given["values"][int(at)]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -126,6 +151,7 @@ def move(page, name, control, value):
         ("cross", "source", "self"),
         ("real", "head", "word before"),
         ("three", "projections", "Wq = Wk"),
+        ("three", "width", 32),
     ],
 )
 def test_a_slider_changes_the_figure_to_what_cpython_computes(page, tmp_path, monkeypatch, name, control, value):
@@ -134,22 +160,31 @@ def test_a_slider_changes_the_figure_to_what_cpython_computes(page, tmp_path, mo
     cell = move(page, name, control, value)
     measures, curves, cells = figure_of(page, name)
     assert (measures, curves, cells) != before
-    values = {k: c["at"] for k, c in cell["CONTROLS"].items()} | {control: value}
-    if (name, control) == ("scaling", "division"):
-        values["dk"] = 64  # where the case before left it
-    expected = cell["figure"](**values)
-    if not isinstance(expected, (dict, list)):
-        *_, expected = expected
-    for part in [expected] if isinstance(expected, dict) else expected:
+    expected = cell["figure"](**stands(page, name, cell))
+    curve = iter(curves)
+    for part in parts_of(expected):
         for label, x in part.get("measures", {}).items():
             assert measures[label] == x if isinstance(x, str) else float(measures[label]) == pytest.approx(x, rel=1e-9)
         if "curves" in part:
+            shown = next(curve)
             for label, y in part["curves"]["y"].items():
-                np.testing.assert_allclose(curves[0]["y"][label], y, rtol=1e-9)
+                np.testing.assert_allclose(shown["y"][label], y, rtol=1e-9)
         if "matrix" in part:
             table = part["matrix"]["values"]
             table = table.numpy() if hasattr(table, "numpy") else np.asarray(table)
             np.testing.assert_allclose(cells, table.ravel(), rtol=1e-9, atol=1e-12)
+
+
+def test_each_way_to_share_a_projection_can_be_chosen(page):
+    """V = K loses pairs, Wq = Wk loses a row; three projections lose nothing."""
+    figure_of(page, "three")
+    found = {}
+    move(page, "three", "width", 16)
+    for value in ("three", "Wq = Wk", "V = K"):
+        move(page, "three", "projections", value)
+        measures, _, _ = figure_of(page, "three")
+        found[value] = float(measures["pairs found"]) > 0.9, float(measures["rows that look at what they beat"]) > 0.9
+    assert found == {"three": (True, True), "Wq = Wk": (True, False), "V = K": (False, True)}
 
 
 def test_a_training_run_draws_its_curve(page):
@@ -199,22 +234,79 @@ def test_an_endless_loop_is_stopped_and_the_next_cell_works(page):
     assert len(cells) in (4, 10)
 
 
-def test_the_practice_says_where_one_stands(page):
+def begin_practice(page):
     page.click("#practice >> text=Begin")
-    page.wait_for_selector("#practice .cm-editor")
-    page.click("#practice >> text=Check")
-    page.wait_for_selector("#practice pre[data-code]")
-    assert "Step 1" in page.inner_text("#practice pre[data-code]")
-    assert "def scaled_dot_product_attention" in page.evaluate("localStorage.getItem('tinyattn practice')")
+    page.wait_for_selector("#practice [data-done]")
 
 
-def test_the_game_shows_a_bug_and_tells_it(page):
+def check_practice(page, text):
+    write(page, "practice", text)
+    page.click("#practice button:text-is('Check')")
+    page.wait_for_selector("#practice button:text-is('Check'):not([disabled])")
+    page.wait_for_selector("#practice [data-done]")
+
+
+def test_the_practice_gives_hints_one_at_a_time_and_names_a_mistake_at_its_line(page):
+    begin_practice(page)
+    assert "Step 1, the function: Not written yet" in page.inner_text("#practice [data-done]")
+    given = page.evaluate("localStorage.getItem('tinyattn practice')")
+    body = given.index("raise NotImplementedError")
+    wrong = "S = Q @ K.T / np.sqrt(Q.shape[-1])\n    E = np.exp(S - S.max(axis=-1, keepdims=True))"
+    wrong += "\n    return E / E.sum(axis=0) @ V"
+    text = given[:body] + wrong + given[body + len("raise NotImplementedError") :]
+    check_practice(page, text)
+    finding = page.locator("#practice .findings li.bug").first
+    line = text[: text.index("return E / E.sum")].count("\n") + 1
+    assert finding.get_attribute("data-id") == "softmax-over-queries"
+    assert finding.get_attribute("data-line") == str(line)
+    assert any("columns sum to 1" in said for said in page.locator("#practice .said-here").all_inner_texts())
+    hints = page.locator("#practice .hints li")
+    assert hints.count() == 0
+    assert "E.sum(axis=-1" not in page.inner_text("#practice")
+    page.click("#practice button:has-text('A hint (1 of')")
+    assert hints.count() == 1
+    while page.locator("#practice button:has-text('A hint (')").count():
+        page.click("#practice button:has-text('A hint (')")
+    assert page.locator("#practice .hints pre").count() == 0
+    page.click("#practice button:has-text('The solution')")
+    assert "axis=-1" in page.inner_text("#practice .hints pre")
+    with page.expect_download() as download:
+        page.click("#practice >> text=Take the file along")
+    assert download.value.suggested_filename == "my_attention.py"
+    assert Path(download.value.path()).read_text(encoding="utf-8") == text
+    check_practice(page, text.replace("axis=0", "axis=-1, keepdims=True"))
+    assert page.locator("#practice [data-state=done]").count() == 1
+    assert page.locator("#practice .hints li").count() == 0  # another step, other hints
+
+
+def test_what_was_written_is_there_after_a_reload_and_in_another_window(browser, address):
+    page = visit(browser, address)
+    page.wait_for_selector("#state[data-state=ready]")
+    begin_practice(page)
+    write(page, "practice", "# mine")
+    page.reload()
+    assert page.inner_text("#practice .cm-content").strip() == "# mine"
+    other = page.context.new_page()
+    other.goto(address)
+    write(other, "practice", "# the other's")
+    page.wait_for_function("document.querySelector('#practice .cm-content').innerText.trim() === \"# the other's\"")
+    page.context.close()
+
+
+def test_the_game_is_won_by_mending_the_line(page):
+    page.evaluate("Math.random = () => 0.0")  # the first bug: a softmax over the queries
     page.click("#break >> text=Show me a bug")
     page.wait_for_selector("#break .cm-editor")
-    page.click("#break >> text=A hint")
-    page.click("#break >> text=Tell me")
-    page.wait_for_selector("#break [data-verdict=wrong]")
-    assert page.locator("#break .findings li.bug").count() >= 1
+    assert page.locator("#break .matrix td.marked").count() > 0  # where the symptom shows
+    page.click("#break >> text=Is it mended?")
+    page.wait_for_selector("#break [data-mended='']")
+    page.click("#break button:has-text('A hint (1 of')")
+    assert page.locator("#break .hints li").count() == 1
+    program = "\n".join(page.locator("#break .cm-line").all_inner_texts())
+    write(page, "break", program.replace("axis=-2", "axis=-1"))
+    page.click("#break >> text=Is it mended?")
+    page.wait_for_selector("#break [data-mended=softmax-over-queries]")
+    assert "1 of 51 found" in page.inner_text("#break")
 
 
 def test_the_checker_in_one_file_names_the_mistake_at_its_line(browser, address):
@@ -247,6 +339,7 @@ def test_it_asks_for_nothing_but_the_page_and_the_runtime_and_works_offline(brow
     allowed = (address, "https://cdn.jsdelivr.net/pyodide/v0.27.7/full/", "data:", "blob:")
     assert [url for url in page.asked if not url.startswith(allowed)] == []
     assert page.context.cookies() == []
+    page.wait_for_selector("#state[data-kept]")
     page.context.unroute("https://cdn.jsdelivr.net/**")
     page.context.set_offline(True)
     page.reload()

@@ -6,12 +6,16 @@ import subprocess
 import pytest
 from test_page import MISSING, WEB, WHEELS
 
-SITE = os.environ.get("TINYATTN_WASM_SITE", "")  # pytest and hypothesis as pure Python: see CONTRIBUTING.md
-PARTS = ["test_attention", "test_gradcheck", "test_check_game", "test_cells"]
+SITE = os.environ.get("TINYATTN_WASM_SITE", "")  # pytest, hypothesis, graphviz: see CONTRIBUTING.md
+PARTS = [
+    *("test_tensor", "test_ops", "test_attention", "test_gradcheck"),  # the engine and attention
+    *("test_draw", "test_explain", "test_microscope"),
+    *("test_check_diagnosis", "test_check_cases", "test_check_game", "test_check_practice", "test_cells"),
+]
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not here: {', '.join(MISSING)}")
-@pytest.mark.skipif(not SITE, reason="TINYATTN_WASM_SITE names no folder with pytest and hypothesis in pure Python")
+@pytest.mark.skipif(not SITE, reason="TINYATTN_WASM_SITE names no folder with pytest, hypothesis and graphviz")
 @pytest.mark.parametrize("part", PARTS)
 def test_part(part):
     (wheel,) = WHEELS.glob("numpy-*wasm32.whl")

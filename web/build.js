@@ -1,9 +1,10 @@
 // Builds web/dist from src/, cells/ and ../tinyattn:  node build.js
 import { build } from "esbuild"
 import { createHash } from "node:crypto"
-import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { deflateRawSync, crc32 } from "node:zlib"
+import { loadPyodide } from "pyodide"
 
 const read = path => readFileSync(new URL(path, import.meta.url), "utf8")
 const dist = new URL("dist/", import.meta.url).pathname
@@ -35,10 +36,18 @@ function zip(root, folder) {
 /** A cell's file: its title, its text, its question, its controls, its code. */
 function cell(name) {
   const source = read(`cells/${name}`), [, doc] = /^"""([\s\S]*?)"""/.exec(source)
-  const [title, text, question] = doc.trim().split("\n\n").map(part => part.replace(/\s+/g, " "))
+  const [title, ...text] = doc.trim().split("\n\n").map(part => part.replace(/\s+/g, " ")), question = text.pop()
   const controls = /^CONTROLS = (\{\n[\s\S]*?\n\}|.*)$/m.exec(source)[1]
   const code = source.slice(source.indexOf('"""', 3) + 3).trimStart()
   return { id: name.slice(3, -3), file: name, title, text, question, controls: JSON.parse(controls.replace(/,(\s*[}\]])/g, "$1")), code, source }
+}
+
+/** Python's standard library with what is loaded at the start compiled: it halves the time that Python needs for it. */
+async function library() {
+  const python = await loadPyodide()
+  python.FS.writeFile("/in.zip", readFileSync(new URL("node_modules/pyodide/python_stdlib.zip", import.meta.url)))
+  python.runPython(read("src/stdlib.py"))
+  return python.FS.readFile("/out.zip")
 }
 
 rmSync(dist, { recursive: true, force: true })
@@ -59,20 +68,26 @@ const policy = (...scripts) => `default-src 'none'; base-uri 'none'; form-action
   `style-src 'self' 'unsafe-inline'; frame-src 'self' blob:; worker-src 'self' blob:; connect-src 'self' ${HOST}; ` +
   `script-src 'self' ${HOST} 'wasm-unsafe-eval' ${scripts.join(" ")}`
 
-// the lesson
-writeFileSync(join(dist, "lesson.js"), await bundle("lesson.js", { define: { CELLS: JSON.stringify(cells) } }))
-writeFileSync(join(dist, "worker.js"), read("src/worker.js"))
-writeFileSync(join(dist, "style.css"), style)
-writeFileSync(join(dist, "tinyattn.zip"), sources)
-const version = createHash("sha256").update(sources).update(style).update(readFileSync(join(dist, "lesson.js"))).digest("hex").slice(0, 12)
-writeFileSync(join(dist, "sw.js"), `const VERSION = "${version}", RUNTIME = "${RUNTIME}"\n` + read("src/sw.js"))
-writeFileSync(join(dist, "index.html"), read("src/index.html").replace("{{policy}}", policy(hash(script))))
-mkdirSync(join(dist, "cells"))
-for (const { file } of cells) cpSync(new URL(`cells/${file}`, import.meta.url), join(dist, "cells", file))
-
 // the checker alone, in one file that opens from disk
 const inline = text => text.replaceAll("</script", "<\\/script")
 const main = inline(await bundle("checker.js", { define: { WORKER: JSON.stringify(read("src/worker.js")), SOURCES: JSON.stringify(sources.toString("base64")) } }))
 writeFileSync(join(dist, "check.html"), read("src/check.html").replace("{{policy}}", () => policy(hash(main)))
   .replace("{{style}}", () => style).replace("{{script}}", () => main))
-console.log(`web/dist: ${cells.length} cells, tinyattn.zip ${sources.length >> 10} kB, check.html ${(main.length + style.length) >> 10} kB`)
+
+// the lesson
+const write = (name, content) => writeFileSync(join(dist, name), content)
+write("lesson.js", await bundle("lesson.js", { define: { CELLS: JSON.stringify(cells) } }))
+write("worker.js", read("src/worker.js"))
+write("style.css", style)
+write("tinyattn.zip", sources)
+write("python_stdlib.zip", await library())
+write("index.html", read("src/index.html").replace("{{policy}}", policy(hash(script))))
+cpSync(new URL("cells/", import.meta.url), join(dist, "cells"), { recursive: true, filter: path => !path.includes("__pycache__") })
+
+// the service worker knows what there is to keep
+const files = readdirSync(dist).filter(name => name !== "cells").sort()
+const version = files.reduce((sum, name) => sum.update(name).update(readFileSync(join(dist, name))), createHash("sha256")).digest("hex").slice(0, 12)
+const kept = ["./", ...files].map(name => `new Request("${name}", { cache: "no-cache" })`)
+write("sw.js", `const VERSION = "${version}", RUNTIME = "${RUNTIME}", FILES = [${kept.join(", ")}]\n` + read("src/sw.js"))
+const size = name => `${name} ${statSync(join(dist, name)).size >> 10} kB`
+console.log(`web/dist: ${cells.length} cells, ${files.map(size).join(", ")}`)

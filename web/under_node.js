@@ -1,5 +1,6 @@
 // Runs pytest in Pyodide under node:  node under_node.js NUMPY_WHEEL SITE_PACKAGES [pytest's arguments]
-// SITE_PACKAGES: a folder with pytest and hypothesis, which are pure Python: those of any CPython will do.
+// SITE_PACKAGES: a folder with pytest, hypothesis and graphviz, which are pure Python: those of any CPython will do.
+// A test that asks for a process or a thread, which a page has not, is skipped, and says so.
 import { readFileSync, readdirSync, statSync } from "node:fs"
 import { dirname, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -7,7 +8,7 @@ import { loadPyodide } from "pyodide"
 
 const [wheel, site, ...args] = process.argv.slice(2)
 const wanted =
-  /^(pytest|_pytest|py\.py|pluggy|iniconfig|packaging|hypothesis|_hypothesis_\w+\.py|sortedcontainers|pygments|attrs?)$/
+  /^(pytest|_pytest|py\.py|pluggy|iniconfig|packaging|hypothesis|_hypothesis_\w+\.py|sortedcontainers|pygments|attrs?|graphviz)$/
 
 try {
   const python = await loadPyodide()
@@ -31,7 +32,19 @@ try {
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     sys.dont_write_bytecode = True
     import pytest
-    int(pytest.main(["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--capture=sys", *arguments]))
+
+    class InAPage:
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_call(self):
+            try:
+                return (yield)
+            except (OSError, RuntimeError) as error:
+                if "does not support processes" in str(error) or "start new thread" in str(error):
+                    pytest.skip(f"not in a page: {error}")
+                raise
+
+    options = ["-q", "-rs", "-p", "no:cacheprovider", "-o", "addopts=", "--capture=sys"]
+    int(pytest.main([*options, *arguments], plugins=[InAPage()]))
   `)
 } catch (error) {
   console.error(String(error.message ?? error).slice(-3000))

@@ -4,6 +4,9 @@ A dot product of dk unit normal numbers has variance dk. Without the division th
 each row takes nearly all, and the softmax stops answering: its gradient is P · (dP − Σ P dP), and where P is 0 or 1
 nothing comes through. The mean gradient hides this, since a few undecided rows carry all of it; the median tells.
 
+A query is dead here if its gradient is shorter than .001. The graph is one small attention: each box is coloured by the
+median of the gradient that reaches it.
+
 Predict: at dk = 512, what is the largest weight of a typical row without the division?
 """
 
@@ -40,19 +43,26 @@ def graph(dk, divided):
 
 
 def figure(dk=512, division="without"):
-    divided = division != "without"
-    largest, gradient, dead = measure(dk, divided)
+    forms = CONTROLS["division"]["values"]
     sizes = [d for d in CONTROLS["dk"]["values"] if d <= dk]
-    curve = [measure(d, divided)[1] for d in sizes]
+    curves = {form: [measure(d, form == forms[0]) for d in sizes] for form in forms}
+    largest, gradients, dead = zip(*curves[division])
     names = {
-        "largest weight, typical row": largest,
-        "median |dL/dQ|": gradient,
-        "share of dead queries": dead,
+        "largest weight, typical row": largest[-1],
+        "median |dL/dQ|": gradients[-1],
+        "share of dead queries": dead[-1],
     }
+    medians = {form: [row[1] for row in curve] for form, curve in curves.items()}
+    shares = {"largest weight": largest, "dead queries": dead}
     return [
         {"measures": names},
-        {"curves": {"x": sizes, "y": {division: curve}, "log": "xy", "labels": ["dk", "median |dL/dQ|"]}},
-        {"dot": graph(dk, divided)},
+        {
+            "beside": [
+                {"curves": {"x": sizes, "y": medians, "log": "xy", "labels": ["dk", "median |dL/dQ|"]}},
+                {"curves": {"x": sizes, "y": shares, "log": "x", "labels": ["dk", f"share, {division}"]}},
+            ]
+        },
+        {"dot": graph(dk, division == forms[0])},
     ]
 
 

@@ -25,9 +25,16 @@ def weights(axis, seed=0, changed=0.0):
 def figure(axis=0, seed=0):
     P = weights(axis, seed)
     moved = np.abs(weights(axis, seed, changed=3.0) - P).numpy()[:-1].max()
+    rows, columns = P.numpy().sum(-1), P.numpy().sum(-2)
+    sums = {"columns": ["word", "its row sums to", "its column sums to"], "rows": [*zip(WORDS, rows, columns)]}
+    title = f"softmax(S, axis={axis})"
     return [
-        {"matrix": {"title": f"softmax(S, axis={axis})", "rows": WORDS, "columns": WORDS, "values": P}},
-        {"table": {"columns": ["query", "its row sums to"], "rows": [*zip(WORDS, P.numpy().sum(-1))]}},
+        {
+            "beside": [
+                {"matrix": {"title": title, "rows": WORDS, "columns": WORDS, "values": P}},
+                {"table": sums},
+            ]
+        },
         {"measures": {"other rows move when the last query changes": moved}},
     ]
 

@@ -4,6 +4,8 @@ To predict the next word, position i may look at j ≤ i only. The scores above 
 so their weights, and their gradients, are exactly 0. A triangle that is one too wide shows the answer; one that is
 too narrow leaves the first word with nothing.
 
+Below the weights is the microscope: point at a gradient above the diagonal.
+
 Predict: with the triangle one too wide, which weight should not be there?
 """
 
@@ -15,10 +17,15 @@ CONTROLS = {"diagonal": {"values": [-1, 0, 1, 2, 3], "at": 0}}
 WORDS = ["the", "cat", "sat", "down"]
 
 
-def attend(diagonal):
+def inputs(diagonal):
     rng = np.random.default_rng(0)
-    Q, K, V = (ta.Tensor(rng.normal(size=(4, 3)), requires_grad=True) for _ in range(3))
-    out, P = ta.scaled_dot_product_attention(Q, K, V, np.tri(4, 4, diagonal, dtype=bool), return_weights=True)
+    return *rng.normal(size=(3, 4, 3)), np.tri(4, 4, diagonal, dtype=bool)
+
+
+def attend(diagonal):
+    *QKV, mask = inputs(diagonal)
+    Q, K, V = (ta.Tensor(x, requires_grad=True) for x in QKV)
+    out, P = ta.scaled_dot_product_attention(Q, K, V, mask, return_weights=True)
     (dV,) = ta.grad(out[:1].sum(), (V,))  # the first word's answer: whose values does it depend on?
     return P.numpy(), dV.numpy()
 
@@ -36,6 +43,7 @@ def figure(diagonal=0):
                 "queries without any key": int((P.sum(-1) == 0).sum()),
             }
         },
+        {"page": ta.microscope(*inputs(diagonal), row_labels=WORDS).html},
     ]
 
 

@@ -4,6 +4,9 @@ They are one layer. In self attention queries, keys and values come from the sam
 come from one sequence, the keys and values from another. Only the source of Q differs, and the answer has a row for
 each query, whatever is attended to.
 
+The questions ask for an age by a name, the facts hold a name and an age. Asked of themselves, the questions find no
+age: there is none in them.
+
 Predict: three questions and five facts. What shape do the weights have?
 """
 
@@ -27,11 +30,16 @@ def answer(questions, source):
 
 def figure(source="cross", questions=3):
     out, P, asked = answer(questions, source)
-    rows = [f"how old is {FACTS[i].split()[0]}?" for i in asked]
+    rows = [f"{FACTS[i].split()[0]}?" for i in asked]
     columns = FACTS if source == "cross" else rows
+    title = f"weights {P.shape}: a row for each question"
     return [
-        {"matrix": {"title": f"weights {P.shape}", "rows": rows, "columns": columns, "values": P}},
-        {"table": {"columns": ["question", "answer"], "rows": [*zip(rows, out[:, 0])]}},
+        {
+            "beside": [
+                {"matrix": {"title": title, "rows": rows, "columns": columns, "values": P}},
+                {"table": {"columns": ["how old is", "answer"], "rows": [*zip(rows, out[:, 0])]}},
+            ]
+        },
     ]
 
 

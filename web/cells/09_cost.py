@@ -2,7 +2,8 @@
 
 Plain attention stores all n × n weights. FlashAttention computes the same numbers in tiles: for each tile of keys it
 keeps a running maximum and a running sum for every query, so no tile is stored. A sliding window gives something up:
-a query sees only the last W keys, and the cost grows with n instead of n².
+a query sees only the last W = 32 keys, and the cost grows with n instead of n². Time and memory are measured here, in
+your browser; which tiles are visited, too.
 
 Predict: if n doubles, how much longer does plain attention take?
 """
@@ -20,9 +21,12 @@ CONTROLS = {
 }
 KINDS = {
     "plain": lambda Q, K, V: ta.scaled_dot_product_attention(Q, K, V, ta.causal_mask(len(Q))),
-    "flash": lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, causal=True, block_size=64),
+    "flash": lambda Q, K, V: ta.efficient.flash_attention(Q, K, V, causal=True, block_size=TILE),
     "window": lambda Q, K, V: ta.efficient.sliding_window_attention(Q, K, V, 32),
 }
+
+
+TILE = 64
 
 
 def inputs(n):
@@ -45,45 +49,51 @@ def cost(kind, n):
     return min(times), peak
 
 
-def visited(kind, n, tile=64):
-    """Which tiles of the n × n scores are computed: 1 or 0 each."""
-    k = max(n // tile, 1)
-    i, j = np.arange(k)[:, None], np.arange(k)
-    if kind == "plain":
-        return np.ones((k, k), int)
-    return (j <= i).astype(int) * (1 if kind == "flash" else (i - j <= 1).astype(int))
+def visited(kind, n):
+    """Which tiles of the scores are computed, 1 or 0 each, a column of tiles at a time. The values of one tile become
+    NaN: where the tile is visited, NaN comes out."""
+    Q, K, V = inputs(n)
+    tiles = np.zeros((n // TILE, n // TILE), int)
+    for j in range(n // TILE):
+        marked = V.copy()
+        marked[j * TILE : (j + 1) * TILE] = np.nan
+        out = KINDS[kind](Q, K, marked).numpy()
+        tiles[:, j] = np.isnan(out).any(-1).reshape(-1, TILE).any(-1)
+        yield tiles
 
 
 def figure(n=512, kind="flash"):
     sizes = [size for size in CONTROLS["n"]["values"] if size <= n]
     costs = [cost(kind, size) for size in sizes]
-    tiles = visited(kind, n)
-    names = [str(64 * i) for i in range(len(tiles))]
-    yield [
-        {"measures": {"milliseconds": costs[-1][0], "megabytes": costs[-1][1], "tiles visited": int(tiles.sum())}},
-        {
-            "curves": {
-                "x": sizes,
-                "y": {f"{kind}: megabytes": [c[1] for c in costs]},
-                "log": "xy",
-                "labels": ["n", "peak"],
-            }
-        },
-        {
-            "matrix": {
-                "title": "tiles of 64 × 64 scores that are visited",
-                "rows": names,
-                "columns": names,
-                "values": tiles,
-            }
-        },
-    ]
+    milliseconds, megabytes = zip(*costs)
+    curves = {"x": sizes, "y": {"milliseconds": milliseconds, "megabytes": megabytes}, "log": "xy"}
+    names = [str(TILE * i) for i in range(n // TILE)]
+    for tiles in visited(kind, n):
+        told = {
+            "milliseconds": milliseconds[-1],
+            "megabytes": megabytes[-1],
+            "tiles visited": f"{tiles.sum()} of {tiles.size}",
+        }
+        title = f"tiles of {TILE} × {TILE} scores that are visited: 1"
+        yield [
+            {"measures": told},
+            {
+                "beside": [
+                    {"curves": curves | {"labels": ["n", f"{kind}, forward"]}},
+                    {"matrix": {"title": title, "rows": names, "columns": names, "values": tiles}},
+                ]
+            },
+        ]
 
 
 def claim():
     Q, K, V = inputs(256)
     plain, flash = KINDS["plain"](Q, K, V).numpy(), KINDS["flash"](Q, K, V).numpy()
     assert np.allclose(plain, flash, atol=1e-5)
+    *_, tiles = visited("flash", 256)
+    assert (tiles == np.tri(4)).all()  # nothing above the diagonal
+    *_, tiles = visited("window", 256)
+    assert tiles.sum() == 4 + 3  # the diagonal, and one tile to its left
     assert cost("flash", 1024)[1] < cost("plain", 1024)[1] / 4
     window = ta.sliding_window_mask(256, 32)
     expected = ta.scaled_dot_product_attention(Q, K, V, window).numpy()

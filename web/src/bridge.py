@@ -1,14 +1,15 @@
 """What the page asks of Python. Each function takes plain values and returns what JSON can carry."""
 
 import contextlib
+import difflib
 import io
 import json
 import linecache
 import math
-import os
 import pathlib
-import sys
+import re
 import traceback
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -28,6 +29,8 @@ def plain(x):
     if isinstance(x, ta.Tensor):
         return plain(x.numpy())
     if isinstance(x, np.ndarray):
+        if x.size > 100_000:
+            raise ValueError(f"an array of {x.size:,} numbers is more than the page shows")
         return plain(x.tolist())
     if isinstance(x, np.generic):
         return plain(x.item())
@@ -36,25 +39,47 @@ def plain(x):
     return x if isinstance(x, (bool, int, float, str)) or x is None else str(x)
 
 
+LACKING = ". The page has NumPy and tinyattn, and nothing else"
+
+
+class Printed(io.StringIO):
+    """What a cell prints, up to a length that a page can show."""
+
+    def write(self, text):
+        return super().write(text) if self.tell() < 20_000 else len(text)
+
+
 def run(source, file, values, emit):
     """Run a cell and its figure(**values): {"parts": […], "text": what it printed} or {"error", "line", "text"}.
 
     A figure that yields shows each of its parts at once: that is how a training run draws its curve.
     """
-    printed = io.StringIO()
+    printed = Printed()
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             namespace = {"__name__": "cell", "__file__": file}
             exec(compile(source, file, "exec"), namespace)
-            parts = namespace["figure"](**values) if "figure" in namespace else []
-            if not isinstance(parts, (list, dict)):
-                for part in parts:
-                    emit(part)
-                parts = part
-            return {"parts": [parts] if isinstance(parts, dict) else parts, "text": printed.getvalue()}
+            if "figure" not in namespace:
+                raise NameError("there is no figure(…) here: the page calls it with what the controls say")
+            given, parts = namespace["figure"](**values), []
+            if isinstance(given, Iterator):
+                for parts in map(shown, given):
+                    emit(parts)
+            else:
+                parts = shown(given)
+            return {"parts": parts, "text": printed.getvalue()}
     except BaseException as error:
-        return {"error": f"{type(error).__name__}: {error}", "line": line_of(error, file), "text": printed.getvalue()}
+        told = f"{type(error).__name__}: {error}"
+        told += LACKING if isinstance(error, ModuleNotFoundError) else ""
+        return {"error": told, "line": line_of(error, file), "text": printed.getvalue()}
+
+
+def shown(parts):
+    """What a figure gives, as it goes to the page, if it is a part or a list of parts."""
+    if isinstance(parts, dict) or (isinstance(parts, list) and all(isinstance(part, dict) for part in parts)):
+        return plain(parts)
+    raise TypeError(f"figure(…) gives {type(parts).__name__}: give a part as a dict, or a list of them")
 
 
 def line_of(error, file):
@@ -65,76 +90,115 @@ def line_of(error, file):
     return lines[-1] if lines else None
 
 
-def check(source, kind, emit):
+def written(source, name="mine.py"):
+    path = pathlib.Path(name)
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+def check(source, emit):
     """The checker's verdict on a program: its report as JSON, and as text."""
-    path = written(source)
     from tinyattn.check import check_file
 
-    report = check_file(path, **({"kind": kind} if kind else {}))
-    return report.to_json() | {"text": repr(report).replace(path, "your program")}
+    path = written(source)
+    report = check_file(path)
+    for finding in report.findings:
+        if "ModuleNotFoundError" in finding.message:
+            finding.message = finding.message.rstrip(".") + LACKING + "."
+            finding.hint = f"Write it with NumPy; or check the file where that is installed: tinyattn check {path.name}"
+    return report.to_json() | {"text": repr(report).replace(path.name, "your program")}
 
 
-def written(source, name="mine.py"):
-    os.makedirs("/home/page", exist_ok=True)
-    path = pathlib.Path("/home/page", name)
-    path.write_text(source, encoding="utf-8")
-    return str(path)
+def template(emit):
+    """The file of exercises."""
+    from tinyattn.check.practice import write
+
+    path = pathlib.Path("my_attention.py")
+    path.unlink(missing_ok=True)
+    write(path)
+    return path.read_text(encoding="utf-8")
 
 
-def command(arguments, files, emit):
-    """`tinyattn …` with these files in its folder: {"text", "code", "files"}."""
-    from tinyattn.__main__ import main
+def practice(source, emit):
+    """Where a practice file stands: its report and its steps, what the last step shows, hints, a solution."""
+    from tinyattn.check.practice import stand
+    from tinyattn.check.practice.hints import HINTS, solution
+    from tinyattn.text import plain as text
 
-    os.makedirs("/home/page", exist_ok=True)
-    os.chdir("/home/page")
-    for name, text in files.items():
-        written(text, name)
-    printed, before = io.StringIO(), sys.argv
-    sys.argv = ["tinyattn", *arguments]
-    try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            code = main(arguments)
-    except SystemExit as stop:
-        code = stop.code
-    finally:
-        sys.argv = before
-    found = {path.name: path.read_text(encoding="utf-8") for path in pathlib.Path().glob("*.py")}
-    return {"text": printed.getvalue(), "code": code, "files": found}
+    now = stand(written(source, "my_attention.py"))
+    told = now.to_json() | {
+        "text": text(now.shown),
+        "done": now.done,
+        "begun": bool(now.load) or not now.begun_is_clear,
+    }
+    for finding in told["findings"]:
+        if finding["severity"] == "bug":
+            finding["line"] = finding["line"] or heading(source, finding["function"])
+    if now.load or now.done == len(HINTS):
+        return told
+    bugs = [f for f in told["findings"] if f["severity"] == "bug"]
+    own = [f[key] for f in bugs[:1] for key in ("hint", "lesson") if f[key]]
+    answer = bugs[0]["solution"] if bugs and bugs[0]["solution"] else solution(now.done + 1)
+    return told | {"hints": [*own, *(h for h in HINTS[now.done] if h not in own)], "solution": answer}
+
+
+def heading(source, name):
+    """The line on which a function begins, or a step of the practice."""
+    begins = re.compile(rf"(def|class) {re.escape(name)}\b|# .*{re.escape(name)}:", re.IGNORECASE)
+    return next((k for k, line in enumerate(source.splitlines(), 1) if name and begins.match(line)), None)
 
 
 def bugs(emit):
-    """The names of the bugs that the game has, by the function that they are in."""
+    """The bugs that the game has: [name, level], from one head to the way back."""
     from tinyattn.check import matrix
+    from tinyattn.check.game import LEVELS
     from tinyattn.check.known.mutants import MUTANTS
 
-    return [[m.id, matrix.home(m)[0]] for m in MUTANTS if m.severity == "bug"]
+    told = [[m.id, LEVELS.get(matrix.home(m)[0], 3)] for m in MUTANTS if m.severity == "bug" and m.id not in CONVENTION]
+    return sorted(told, key=lambda bug: bug[1])
+
+
+CONVENTION = {"property-projections-transposed"}  # the checker reads it off the program, and calls it right
 
 
 def bug(name, emit):
-    """A program with this bug: {"source", "what", "hint", "lesson", "symptom"}: what it answers on a small input."""
+    """A program with this bug: its source, its places with the right lines, its symptom, what to tell."""
     from tinyattn.check import matrix
-    from tinyattn.check.known.mutants import BY_ID, program, source
-    from tinyattn.check.known.probes import probes
+    from tinyattn.check.known.mutants import BY_ID
+    from tinyattn.check.practice.hints import plain_source
 
     mutant = BY_ID[name]
     kind, edit = matrix.home(mutant)
-    told = {"source": "import numpy as np\n\n\n" + source(kind, (edit,)) + "\n", "what": mutant.what}
-    told |= {"hint": mutant.hint, "lesson": mutant.lesson, "symptom": None}
-    right, wrong = program(kind), program(kind, (edit,))
+    wrong, right = (["import numpy as np", "", "", *plain_source(kind, *e).splitlines()] for e in ((edit,), ()))
+    changes = difflib.SequenceMatcher(None, wrong, right, autojunk=False).get_opcodes()
+    places = [{"line": i + 1, "wrong": h - i, "right": right[j:k]} for tag, i, h, j, k in changes if tag != "equal"]
+    told = {"source": "\n".join(wrong) + "\n", "places": places, "function": kind}
+    return told | {key: getattr(mutant, key) for key in ("what", "hint", "lesson")} | symptom(kind, edit)
+
+
+def symptom(kind, edit):
+    """The smallest of the checker's inputs on which it can be seen: {"input", "arguments", "right", "wrong"}."""
+    from tinyattn.check.judge.case import shown as named
+    from tinyattn.check.judge.outcome import close
+    from tinyattn.check.known.mutants import program
+    from tinyattn.check.known.probes import probes
+
     for probe in probes(kind):
-        answers = []
-        for function in right, wrong:
-            try:
-                with np.errstate(all="ignore"):
-                    answer = function(*[np.copy(x) if isinstance(x, np.ndarray) else x for x in probe.args])
-                answers.append(answer[0] if isinstance(answer, tuple) else answer)
-            except Exception as error:
-                answers.append(f"{type(error).__name__}: {error}")
-        if str(answers[0]) != str(answers[1]):
-            told["symptom"] = [show(x) for x in answers]
-            break
-    return told
+        right, wrong = (answer(program(kind, edits), probe.args) for edits in ((), (edit,)))
+        if isinstance(right, str) or isinstance(wrong, str) or not close(right, wrong):
+            told = {"input": probe.name, "arguments": named(kind, probe.args)}
+            return told | {"right": right, "wrong": wrong}
 
 
-def show(answer):
-    return np.array2string(answer, precision=3, threshold=60) if isinstance(answer, np.ndarray) else str(answer)
+def answer(function, arguments):
+    """What a function returns, as a tuple of arrays; or, in words, that it fails, or writes to what it was given."""
+    given = [np.copy(x) if isinstance(x, np.ndarray) else x for x in arguments]
+    try:
+        with np.errstate(all="ignore"):
+            value = function(*given)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    for before, after in zip(arguments, given):
+        if isinstance(before, np.ndarray) and not np.array_equal(before, after, equal_nan=True):
+            return "The numbers that were given to it are others after the call."
+    return tuple(np.asarray(x) for x in (value if isinstance(value, tuple) else (value,)))

@@ -4,9 +4,10 @@ import { indentWithTab } from "@codemirror/commands"
 import { python } from "@codemirror/lang-python"
 import { HighlightStyle, indentUnit, syntaxHighlighting } from "@codemirror/language"
 import { lintGutter, setDiagnostics } from "@codemirror/lint"
-import { EditorState } from "@codemirror/state"
-import { EditorView, keymap } from "@codemirror/view"
+import { EditorState, StateEffect, StateField } from "@codemirror/state"
+import { Decoration, EditorView, WidgetType, keymap } from "@codemirror/view"
 import { tags } from "@lezer/highlight"
+import { element } from "./element.js"
 
 const colors = HighlightStyle.define([
   { tag: tags.keyword, color: "var(--keyword)" },
@@ -15,6 +16,7 @@ const colors = HighlightStyle.define([
   { tag: [tags.number, tags.bool, tags.null], color: "var(--number)" },
   { tag: tags.definition(tags.function(tags.variableName)), fontWeight: "600" },
 ])
+const LEAVE = "Ctrl or ⌘ + Enter runs it; Escape, then Tab, leaves the editor."
 const theme = EditorView.theme({
   "&": { fontSize: "13px", backgroundColor: "var(--box)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px" },
   "&.cm-focused": { outline: "2px solid var(--mark)" },
@@ -27,6 +29,19 @@ const theme = EditorView.theme({
   ".cm-tooltip": { backgroundColor: "var(--paper)", color: "var(--ink)", borderColor: "var(--line)", maxWidth: "min(36rem, 90vw)" },
 })
 
+/** What is wrong with a line, said below it. */
+class Said extends WidgetType {
+  constructor(text) { super(); this.text = text }
+  eq(other) { return other.text === this.text }
+  toDOM() { return element("div", { class: "said-here" }, this.text) }
+}
+const say = StateEffect.define()
+const sayings = StateField.define({
+  create: () => Decoration.none,
+  update: (set, change) => change.effects.find(effect => effect.is(say))?.value ?? set.map(change.changes),
+  provide: field => EditorView.decorations.from(field),
+})
+
 export class Editor {
   constructor(parent, text, label, { run, changed } = {}) {
     const keys = [{ key: "Mod-Enter", run: () => (run?.(), true) }, indentWithTab]
@@ -35,25 +50,31 @@ export class Editor {
       state: EditorState.create({
         doc: text,
         extensions: [
-          keymap.of(keys), basicSetup, python(), indentUnit.of("    "), lintGutter(), theme, syntaxHighlighting(colors),
-          EditorView.contentAttributes.of({ "aria-label": label }),
+          keymap.of(keys), basicSetup, python(), indentUnit.of("    "), lintGutter(), sayings, theme, syntaxHighlighting(colors),
+          EditorView.contentAttributes.of({ "aria-label": label, "aria-description": LEAVE }),
           EditorView.updateListener.of(update => update.docChanged && changed?.(this.text)),
         ],
       }),
     })
+    parent.append(element("p", { class: "leave", "aria-hidden": "true" }, LEAVE))
   }
 
   get text() { return this.view.state.doc.toString() }
 
   set text(text) { this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text } }) }
 
-  /** marks: [{ line, message, severity: "error" | "info" }]; lines count from 1. */
+  /** Show marks in the margin, and errors below their line as well: [{ line, message, severity: "error" | "info" }],
+   *  lines from 1. The first error is moved into sight. */
   mark(marks) {
-    const doc = this.view.state.doc
-    const found = marks.filter(m => m.line >= 1 && m.line <= doc.lines).map(m => {
-      const line = doc.line(m.line), start = line.from + line.text.search(/\S|$/)
-      return { from: start, to: Math.max(line.to, start), message: m.message, severity: m.severity }
+    const { doc } = this.view.state, inside = marks.filter(m => m.line >= 1 && m.line <= doc.lines).sort((a, b) => a.line - b.line)
+    const found = inside.map(({ line, message, severity }) => {
+      const { from, to, text } = doc.line(line), start = from + Math.max(text.search(/\S|$/), 0)
+      return { from: start, to: Math.max(to, start), message, severity }
     })
-    this.view.dispatch(setDiagnostics(this.view.state, found))
+    const errors = found.filter(m => m.severity === "error")
+    const below = Decoration.set(errors.map(m => Decoration.widget({ widget: new Said(m.message), block: true, side: 1 }).range(m.to)))
+    this.view.dispatch(setDiagnostics(this.view.state, found), { effects: say.of(below) })
+    const { scrollDOM } = this.view
+    if (errors.length) scrollDOM.scrollTop = this.view.lineBlockAt(errors[0].from).top - scrollDOM.clientHeight / 3
   }
 }

@@ -1,18 +1,34 @@
-// The checker's report beside the editor: findings at their lines, hints one at a time, the text of the whole report.
+// The checker's findings: each beside the line that it is about in the editor, and below it in words.
 import { element } from "./element.js"
 
 const WORDS = { correct: "✓ right, as far as was tried", wrong: "✗ something is wrong", error: "✗ it could not be checked" }
 
-/** Show a report in box, and mark its lines in the editor. folded: hints stay closed until asked for. */
-export function report(box, editor, { verdict, findings, text }, { folded = false } = {}) {
-  const list = findings.map(f => {
-    const place = f.line ? `line ${f.line}: ` : ""
-    const item = element("li", { class: f.severity === "bug" ? "bug" : "note", "data-id": f.id },
-      element("strong", {}, f.severity === "bug" ? f.id : "note"), ` ${place}${f.message}`)
-    if (f.hint) item.append(folded ? element("details", {}, element("summary", {}, "a hint"), f.hint) : element("div", { class: "faint" }, f.hint))
+/** What the findings say, as a list, and at their lines in the editor. hints: whether each has its own, closed. */
+export function told(editor, findings, { hints = true } = {}) {
+  editor.mark(findings.filter(f => f.line).map(f => ({ line: f.line, message: f.message, severity: f.severity === "bug" ? "error" : "info" })))
+  return element("ul", { class: "findings" }, ...findings.map(f => {
+    const bug = f.severity === "bug", name = element("strong", {}, bug ? f.id.replace(/^(property|error)-/, "") : "note")
+    const item = element("li", { class: bug ? "bug" : "note", "data-id": f.id, "data-line": f.line }, name, ` ${f.line ? `line ${f.line}: ` : ""}${f.message}`)
+    if (hints && f.hint) item.append(element("details", {}, element("summary", {}, "a hint"), f.hint))
     return item
-  })
-  editor.mark(findings.filter(f => f.line).map(f => ({ line: f.line, message: `${f.id}: ${f.message}`, severity: f.severity === "bug" ? "error" : "info" })))
-  box.replaceChildren(element("p", { class: verdict === "correct" ? "ok" : "error", "data-verdict": verdict }, WORDS[verdict] ?? verdict),
-    element("ul", { class: "findings" }, ...list), element("details", {}, element("summary", {}, "the whole report"), element("pre", {}, text)))
+  }))
+}
+
+/** A report of the checker in box. */
+export function report(box, editor, { verdict, findings, text }) {
+  box.replaceChildren(element("p", { class: verdict === "correct" ? "ok" : "error", "data-verdict": verdict }, WORDS[verdict]),
+    told(editor, findings), element("details", {}, element("summary", {}, "the whole report"), element("pre", {}, text)))
+}
+
+/** One button for a job that takes a while, and one that stops it. The answer's box says what went wrong. */
+export function working(box, run, stop, python, job) {
+  stop.onclick = () => python.stop()
+  return async () => {
+    if (run.disabled) return
+    run.disabled = true
+    box.replaceChildren(element("p", { class: "faint" }, "checking …"))
+    try { await job(() => { stop.disabled = false }) } catch (error) { box.replaceChildren(element("p", { class: "error" }, error.message)) }
+    run.disabled = false
+    stop.disabled = true
+  }
 }

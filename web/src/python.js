@@ -1,59 +1,63 @@
 // Python as the page sees it: jobs go to a worker one at a time. A job that runs too long, or that the reader stops, ends
 // its worker; the next job starts another.
-import { RUNTIME } from "./runtime.js"
+import { BYTES, RUNTIME } from "./runtime.js"
 
 export class Stopped extends Error {}
 
 export class Python {
-  /** worker: a function that makes one; sources: () => bytes of the zip of tinyattn; told: what to say of the state. */
-  constructor({ worker, sources, bridge, told = () => {} }) {
-    Object.assign(this, { make: worker, sources, bridge, told, waiting: new Map(), count: 0, last: Promise.resolve() })
+  /** worker: a function that makes one; sources: () => bytes of the zip of tinyattn; library: where the compiled standard
+   *  library is, if not with the runtime; told(state, words, share): where to say how far it is. */
+  constructor({ worker, sources, library, bridge, told = () => {} }) {
+    Object.assign(this, { make: worker, sources, library, bridge, told, waiting: new Map(), count: 0, last: Promise.resolve() })
   }
 
   start() {
     this.ready ??= (async () => {
-      this.told("loading", "starting Python …")
-      const sources = await this.sources(), started = performance.now()
+      const started = performance.now()
+      this.told("loading", "fetching Python (9 MB, once) …", 0)
+      this.bytes ??= await this.sources()
       this.worker = this.make()
       this.worker.onmessage = ({ data }) => this.hear(data)
       this.worker.onerror = event => this.fail(new Error(event.message || "the worker did not start"))
-      const words = { runtime: "fetching Python (8 MB the first time) …", numpy: "fetching NumPy …", tinyattn: "unpacking tinyattn …" }
-      await this.post("start", { runtime: RUNTIME, sources: await sources.slice(0), bridge: this.bridge }, { stage: s => this.told("loading", words[s], s) })
+      const part = bytes => bytes < BYTES ? this.told("loading", "fetching Python (9 MB, once) …", bytes / BYTES) : this.told("loading", "starting Python …")
+      this.fetched = await this.post("start", { runtime: RUNTIME, library: this.library, sources: this.bytes.slice(0), bridge: this.bridge }, part)
       this.told("ready", `Python is ready (${((performance.now() - started) / 1000).toFixed(1)} s)`)
     })().catch(error => {
       this.ready = null
-      this.told("failed", "Python did not start: " + error.message)
-      throw error
+      const why = /importScripts|Failed to fetch|NetworkError|Load failed/.test(error.message) ? `is there a network? It is fetched from ${new URL(RUNTIME).host}` : error.message
+      this.told("failed", `Python did not start: ${why}`)
+      throw new Error(`Python did not start: ${why}`)
     })
     return this.ready
   }
 
-  post(name, job, { part, stage } = {}) {
+  post(name, job, part) {
     const id = ++this.count
     return new Promise((resolve, reject) => {
-      this.waiting.set(id, { resolve, reject, part, stage })
+      this.waiting.set(id, { name, resolve, reject, part })
       this.worker.postMessage({ id, name, job })
     })
   }
 
-  hear({ id, part, stage, done, error }) {
+  hear({ id, part, done, error }) {
     const job = this.waiting.get(id)
     if (!job) return
-    if (stage) return job.stage?.(stage)
-    if (part) return job.part?.(part)
+    if (part !== undefined) return job.part?.(part)
     this.waiting.delete(id)
-    error === undefined ? job.resolve(done) : job.reject(new Error(error))
+    if (error === undefined) return job.resolve(done)
+    job.reject(new Error(error))
+    if (this.ready && job.name !== "start") this.fail(new Stopped("Python has failed and begins anew")) // it may be in pieces
   }
 
-  /** One job after the other. limit: seconds; the clock starts when the job does. */
+  /** One job after the other. part: gets what the job emits; limit: seconds; the clock starts when the job does. */
   call(name, job, { part, limit = 60, begun } = {}) {
     const before = this.last
     this.last = (async () => {
       await before.catch(() => {})
       await this.start()
       begun?.()
-      const clock = setTimeout(() => this.stop(`stopped after ${limit} s`), limit * 1000)
-      try { return await this.post(name, job, { part }) } finally { clearTimeout(clock) }
+      const clock = setTimeout(() => this.stop(`stopped after ${limit} s: is there an endless loop?`), limit * 1000)
+      try { return await this.post(name, job, part) } finally { clearTimeout(clock) }
     })()
     return this.last
   }

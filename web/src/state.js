@@ -1,12 +1,14 @@
-// One line that says how far Python is, with a bar while it is being fetched.
-export const stateLine = line => (state, text, stage) => {
-  const part = { runtime: 1, numpy: 2, tinyattn: 3 }[stage] ?? 0
-  line.textContent = text + " "
-  line.dataset.state = state
-  if (state !== "loading") return
-  const bar = document.createElement("progress")
-  bar.max = 4
-  bar.value = part + .5
-  bar.setAttribute("aria-label", "loading")
-  line.append(bar)
+// One line that says how far Python is, with a bar while it is being fetched. The words change seldom: they are read aloud.
+export const stateLine = line => {
+  const words = document.createElement("span"), bar = document.createElement("progress")
+  words.setAttribute("role", "status")
+  bar.setAttribute("aria-label", "Python is being fetched")
+  line.append(words, bar)
+  return (state, text, share) => {
+    if (words.textContent !== text) words.textContent = text
+    line.dataset.state = state
+    bar.hidden = state !== "loading"
+    if (share === undefined) bar.removeAttribute("value")
+    else bar.value = share
+  }
 }

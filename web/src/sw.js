@@ -1,23 +1,27 @@
-// Keeps the page and the runtime, so that the lesson works offline after the first visit.
+// Keeps the page and the runtime, so that the lesson works offline after the first visit. The page says which files of the
+// runtime it has fetched; they come from the browser's own cache then, after the first result, which waits for nothing.
 self.addEventListener("install", event => event.waitUntil((async () => {
   const cache = await caches.open(VERSION)
-  await cache.addAll(["./", "lesson.js", "worker.js", "style.css", "tinyattn.zip", "check.html"])
+  await cache.addAll(FILES)
   await self.skipWaiting()
 })()))
 
 self.addEventListener("activate", event => event.waitUntil((async () => {
   for (const name of await caches.keys()) if (name !== VERSION && name !== RUNTIME) await caches.delete(name)
-  await self.clients.claim()
+})()))
+
+self.addEventListener("message", event => event.waitUntil((async () => {
+  const cache = await caches.open(RUNTIME)
+  for (const url of event.data.filter(url => url.startsWith(RUNTIME)))
+    if (!await cache.match(url)) await cache.add(new Request(url, { mode: "cors", credentials: "omit" }))
+  event.source.postMessage("kept")
 })()))
 
 self.addEventListener("fetch", event => {
-  const url = event.request.url, runtime = url.startsWith(RUNTIME)
-  if (event.request.method !== "GET" || (!runtime && new URL(url).origin !== location.origin)) return
+  const { url, method } = event.request
+  if (method !== "GET" || !(url.startsWith(RUNTIME) || url.startsWith(self.registration.scope))) return
   event.respondWith((async () => {
-    const cache = await caches.open(runtime ? RUNTIME : VERSION), kept = await cache.match(url, { ignoreVary: true })
-    if (kept) return kept
-    const answer = await fetch(runtime ? new Request(url, { mode: "cors", credentials: "omit" }) : event.request)
-    if (answer.ok) await cache.put(url, answer.clone())
-    return answer
+    const kept = await caches.match(url, { ignoreVary: true })
+    return kept ?? fetch(event.request)
   })())
 })

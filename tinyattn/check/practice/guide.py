@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ...text import Line
+from .. import check_file
 from ..judge.case import Finding
 from ..known.mutants import BY_ID
 from ..report import Report, finding_lines, report_lines, wrap
 from ..verdict import report_on
+from .hints import solution as written_out
 from .steps import STEPS, Work, saturation
 
 NOT_BEGUN = {"error-not-written", "property-unanswered"}
@@ -50,6 +52,13 @@ class Stand:
         """Whether there is nothing to mend: the next step is only not begun."""
         return {f.id for f in self.reports[-1].findings if f.severity == "bug"} <= NOT_BEGUN
 
+    @property
+    def shown(self) -> list[Line]:
+        """What the last step that is done shows, and what the next one is answered from."""
+        next_one = STEPS[self.done] if self.done < len(STEPS) and not self.load else None
+        done = STEPS[self.done - 1].shown(self.work) if self.done else []
+        return done + (next_one.shown(self.work) if next_one and next_one.picture else [])
+
     def to_json(self) -> dict[str, Any]:
         report = self.load or self.reports[-1]
         steps = [
@@ -70,8 +79,20 @@ def step_report(work: Work, number: int) -> Report:
     if work.run.load or not (work.run.kinds or work.run.broke is None):
         return report_on(work.run)
     findings = STEPS[number - 1].findings(work)
+    _place(work, findings)
     names = list(dict.fromkeys(f.function for f in findings if f.function))
     return Report(findings, names or [f"Step {number}"])
+
+
+def _place(work: Work, findings: list[Finding]) -> None:
+    """A mistake stands on the line where the checker of whole files finds the same one."""
+    wrong = [f for f in findings if f.severity == "bug" and f.id not in NOT_BEGUN and f.function in work.run.records]
+    for name in {f.function for f in wrong}:
+        found = {f.id: f for f in check_file(work.path, name).findings if f.line}
+        for finding in wrong:
+            if finding.function == name and (same := found.get(finding.id)):
+                finding.line, finding.column, finding.text = same.line, same.column, same.text
+                finding.evidence |= {"here": same.evidence["here"]} if "here" in same.evidence else {}
 
 
 def step_lines(work: Work, number: int, solution: bool = False) -> tuple[Report, list[Line]]:
@@ -118,7 +139,8 @@ def _under_way(stand: Stand, number: int, solution: bool) -> list[Line]:
     report, step = stand.reports[-1], STEPS[number - 1]
     shown = step.shown(stand.work) if step.picture and stand.done >= number - 1 else []
     if [f.id for f in report.findings] == ["error-not-written"]:
-        return [*shown, *wrap("Not written yet: read the docstring in the file, write it, save.", "     ")]
+        lines = [*shown, *wrap("Not written yet: read the docstring in the file, write it, save.", "     ")]
+        return lines + [[("       " + line, "green")] for line in written_out(number).splitlines() if solution]
     if stand.begun_is_clear:
         asked: list[Finding] = [f for f in report.findings if f.severity == "bug"]
         return [*shown, *([[]] * bool(shown)), *(line for f in asked for line in wrap(f.message, "     "))]

@@ -1,8 +1,11 @@
 """Between NumPy and the learner's world: arrays, nested lists or tensors in; anything at all out."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +20,14 @@ LARGEST = 1_000_000  # numbers in one array; a learner's bigger one counts by it
 def torch() -> Any:
     """PyTorch, if the learner's program has imported it."""
     return sys.modules.get("torch")
+
+
+def imports_torch(code: str) -> bool:
+    """Whether a text, now that it has run, works with PyTorch: an import in one of its functions is made up for."""
+    if re.search(r"^\s*(import|from)\s+torch\b", code, re.MULTILINE):
+        with suppress(ImportError):
+            import_module("torch")
+    return "torch" in code and torch() is not None
 
 
 def to_carrier(value: Any, carrier: str) -> Any:

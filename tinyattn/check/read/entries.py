@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..known.probes import KINDS, Limits
-from .carry import to_carrier
+from .carry import imports_torch, to_carrier
 from .classes import backward_running, build, by_order, constructor, methods, own_weights, running
 from .form import Form, Parameter, Values, called, parameters_of
 from .names import ATTENTION, BACKWARD, MASK, PARAMETERS, SOFTMAX, plain
@@ -69,7 +69,7 @@ class Found:
         self.text, self.defined, self.segments = text, own(text), _segments(text)
         self.calls = {name: _uses(self.segments.get(name, "")) & self.defined.keys() - {name} for name in self.defined}
         code = text.code
-        self.torch = "torch" in code
+        self.torch = imports_torch(code)
         self.numpy = "numpy" in code or "np." in code
 
     def words(self, name: str) -> str:

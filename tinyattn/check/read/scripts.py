@@ -8,7 +8,7 @@ import ast
 from typing import Any
 
 from ..inside.live import Script
-from .carry import to_array
+from .carry import imports_torch, to_array
 from .form import Form, Parameter, Values
 from .names import PARAMETERS, role
 from .text import Text
@@ -76,7 +76,7 @@ def script(text: Text) -> list[Program]:
         return []
     words = text.code.lower()
     made = Program("this script", [Parameter(n, r, True) for r, n in given.items()], run, [whole, text.names], words)
-    made.torch, made.fixed = "import torch" in words, sizes
+    made.torch, made.fixed = imports_torch(text.code), sizes
     made.sized = ("heads",) if len(sizes) > 4 and sizes[5] > 1 else ()
     made.lead = lead
     return [made]

@@ -15,13 +15,14 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..known.probes import BATCHED, KINDS, Probe, probes
 from ..read.study import study_object
+from ..read.text import Nothing
 from . import child
 
 TIME_LIMIT = 20.0  # seconds for all calls together
@@ -125,9 +126,23 @@ def _apart(work: child.Work, limit: float, job: dict[str, Any] | None) -> tuple[
         with contextlib.suppress(OSError):
             return _spawned(job, limit)
     lines: list[str] = []
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), _taken_away():
         work(lambda record: lines.append(json.dumps(record)))
     return lines, None
+
+
+@contextlib.contextmanager
+def _taken_away() -> Iterator[None]:
+    """What running a learner's text has put into this process: its folder, its module, plotting that does nothing."""
+    path, finders, modules = sys.path[:], sys.meta_path[:], set(sys.modules)
+    try:
+        yield
+    finally:
+        sys.path[:], sys.meta_path[:] = path, finders
+        for name in set(sys.modules) - modules:
+            module = sys.modules[name]
+            if isinstance(module, Nothing) or getattr(module, "__spec__", None) is None:
+                del sys.modules[name]
 
 
 def _forked(work: child.Work, limit: float) -> tuple[list[str], str | None]:
