@@ -2,7 +2,8 @@
 
 python demos/gallery.py --out docs/images
 
-The first one is a view of a page, so it needs playwright and a chromium; vanishing_gradients.py makes the last two.
+The first one is a view of a page, so it needs playwright and a chromium. The last two are those of the main demo's full
+form, made smaller, where it has left them in out/: run vanishing_gradients.py before.
 """
 
 import argparse
@@ -18,6 +19,8 @@ import tinyattn as ta
 from tinyattn import pretrained
 from tinyattn.graph import region
 from tinyattn.text import run_program
+
+LARGEST = 150_000  # bytes of a picture
 
 
 def heads(rng, n, dk, scale):
@@ -110,7 +113,21 @@ def backward_graph(path):
     ta.draw_graph(head(backward=True), path=path)
 
 
-PICTURES = [four_words, sentence, gradients, gpt, forward_graph, backward_graph]
+def main_demo(path):
+    """Without ÷ √dk the softmax saturates, and does not learn."""
+    from PIL import Image
+
+    for name, width in (("sweep", 1800), ("training", 1200)):
+        made = Path("out", f"vanishing_gradients_{name}_seed0.png")
+        if made.exists():
+            picture = Image.open(made)
+            picture = picture.resize((width, round(picture.height * width / picture.width)), Image.Resampling.LANCZOS)
+            picture.save(path.with_stem(f"{path.stem}_{name}"))
+        else:
+            print(f"{made} is not there: demos/vanishing_gradients.py makes it")
+
+
+PICTURES = [four_words, sentence, gradients, gpt, forward_graph, backward_graph, main_demo]
 
 
 def main():
@@ -128,7 +145,11 @@ def main():
         except ImportError as error:
             print(f"{path} is not made: {error}")
         for file in sorted(out.glob(f"{path.stem}*.png")):
-            Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
+            whole = Image.open(file).convert("RGB")
+            for colors in (256, 64, 16):
+                whole.quantize(colors).save(file, optimize=True)
+                if file.stat().st_size <= LARGEST:
+                    break
             print(f"{file}: {file.stat().st_size / 1e3:.0f} kB. {picture.__doc__}")
 
 
