@@ -2,7 +2,9 @@
 
 import collections
 import copy
+import dataclasses
 import pickle
+import types
 
 import numpy as np
 import pytest
@@ -553,3 +555,54 @@ def test_gb_10_integers_count_as_floats(f, dtype):
     out = f(x).numpy()
     assert out.dtype == np.float64
     np.testing.assert_allclose(out, f(x.astype(float)).numpy(), rtol=1e-12, atol=1e-12)
+
+
+@dataclasses.dataclass
+class Pair:
+    a: object
+    b: object = None
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda part: Pair(part),
+        lambda part: [Pair(None, {"x": part})],
+        lambda part: types.SimpleNamespace(part=part),
+        lambda part: collections.UserList([part]),
+        lambda part: collections.UserDict(part=part),
+        lambda part: collections.ChainMap({"part": part}),
+    ],
+)
+def test_gb_06_other_containers_are_searched(hold):
+    class Model(nn.Module):
+        def __init__(self):
+            self.held = hold(nn.Linear(2, 2, rng=0))
+
+    m = Model()
+    assert len(m.parameters()) == 2 and all(name.startswith("held.") for name in m.state_dict())
+    m.load_state_dict(Model().state_dict())
+    assert not any(part.training for part in m.eval().modules())
+
+
+def test_gb_06_a_container_without_names_is_refused():
+    class Model(nn.Module):
+        def __init__(self):
+            self.layers = {"a": nn.Linear(2, 2, rng=0)}.values()
+
+    with pytest.raises(TypeError, match="layers holds parameters or modules in a dict_values"):
+        Model().parameters()
+
+
+@pytest.mark.parametrize("padding", [[-1], [6], [0.5], [True], [[1]], 1])
+def test_padding_that_makes_no_sense_is_refused(padding):
+    for call in (lambda: model().generate(IDS, 1, padding=padding), lambda: model().stream(IDS, 1, padding=padding)):
+        with pytest.raises((ValueError, TypeError), match="padding"):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int8, bool])
+def test_gb_10_no_function_cuts_integers_off_or_lets_them_wrap_around(dtype):
+    x = np.array([[0, 1], [1, 0]], dtype)
+    for f in (ta.sigmoid, ta.tanh, ta.exp, ta.gelu, ta.softmax, ta.erf, ta.var, ta.std, ta.rotary, ta.layer_norm):
+        np.testing.assert_allclose(f(x).numpy(), f(x.astype(float)).numpy(), rtol=1e-3, err_msg=str(f))

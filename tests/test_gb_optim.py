@@ -309,3 +309,15 @@ def test_states_that_would_lose_something_are_refused(state):
         interop.state_from_torch(state)
     with pytest.raises((TypeError, ValueError), match="projections"):
         interop.state_to_torch({"q_proj.weight": np.ones((2, 2)), "k_proj.weight": np.ones((1, 2))})
+
+
+@pytest.mark.parametrize(("name", "value"), [("m.0", np.nan), ("v.0", np.inf), ("v.0", -np.inf)])
+def test_a_state_that_would_spoil_every_later_step_does_not_load(name, value):
+    p = leaf([1.0, 2.0], [0.5, 0.25])
+    optimizer = ta.optim.Adam([p], 0.1)
+    optimizer.step()
+    before = optimizer.state_dict()
+    with pytest.raises(ValueError, match=f"NaN or inf.*{name}"):
+        optimizer.load_state_dict(before | {name: np.array([1.0, value])})
+    after = optimizer.state_dict()
+    assert before.keys() == after.keys() and all(np.array_equal(before[k], after[k]) for k in before)

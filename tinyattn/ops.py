@@ -179,7 +179,7 @@ def tanh(x: Array) -> Value:
 @op(lambda g, out, x: g * out * (1 - out), wide=True)
 def sigmoid(x: Array) -> Value:
     """s = 1 / (1 + e⁻ˣ).   dx = g · s · (1 - s)"""
-    e = np.exp(-np.abs(x))  # of the negative side only: it cannot overflow
+    e = np.exp(-np.abs(x := _floating(x)))  # of the negative side only: it cannot overflow
     return np.where(np.less(x, 0), e, 1.0) / (1 + e)
 
 

@@ -87,6 +87,8 @@ class Optimizer:
             )
         if steps.size and steps.min() < 0:
             raise ValueError(f"this state counts {steps.min()} steps: it is damaged")
+        if bad := [name for name, a in arrays.items() if not np.isfinite(a).all()]:
+            raise ValueError(f"this state holds NaN or inf, which every later step would keep: {', '.join(bad[:5])}")
         lr = number(rate.item(), "lr", 0)
         kept = [
             tuple(np.array(arrays[f"{name}.{i}"], _at_least_float32(p)) for name in self.kept) if n else ()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections import UserList, deque
+from collections.abc import Iterable, Iterator, Mapping, Set, ValuesView
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,18 +21,17 @@ from .cache import KVCache
 
 __all__ = ["Module"]
 
-CONTAINERS = (list, tuple, deque, Mapping)
-PLAIN = (bool, int, float, str, type(None))  # nothing is in them: asked first, as most attributes are such
-SEARCHED = (*CONTAINERS, set, frozenset, np.ndarray)
+CONTAINERS = (list, tuple, deque, UserList, Mapping, SimpleNamespace)
+SEARCHED = (*CONTAINERS, Set, ValuesView, np.ndarray)
 OWN = ("training", "_set_by_calls", "_listed")  # what Module itself keeps in a module
 
 
 class Module:
     """A part of a model: its parameters are Tensors, its parts Modules. A subclass computes in `forward`.
 
-    Both are found in attributes, and in lists, tuples, dictionaries of these, however deep; each counts once, so a part
-    may know the whole. A parameter is a leaf (no op made it) that was an attribute before the module was called, or
-    that requires gradients in a list, tuple or dictionary. What `forward` sets is no parameter.
+    Both are found in attributes, and in lists, tuples, dictionaries, dataclasses of these, however deep; each counts
+    once, so a part may know the whole. A parameter is a leaf (no op made it) that was an attribute before the module
+    was called, or that requires gradients in such a container. What `forward` sets is no parameter.
     """
 
     training = True
@@ -80,7 +82,7 @@ class Module:
             elif isinstance(value, Tensor):
                 if value._node is None and name not in self._set_by_calls:
                     yield name, value
-            elif value.__class__ not in PLAIN and isinstance(value, SEARCHED) and name not in OWN:
+            elif _searched(value.__class__) and name not in OWN:
                 for path, part in _inside(name, value):
                     if isinstance(part, Module):
                         yield path, part
@@ -252,10 +254,10 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Tensor | Module]]:
         path, value = todo.pop()
         if isinstance(value, (Tensor, Module)):
             yield path, value
-        elif isinstance(value, CONTAINERS) and id(value) not in seen:
-            seen.add(id(value))
-            items = list(value.items() if isinstance(value, Mapping) else enumerate(value))
-            todo += [(f"{path}.{key}", item) for key, item in reversed(items)]
+        elif (items := _named(value)) is not None:
+            if id(value) not in seen:
+                seen.add(id(value))
+                todo += [(f"{path}.{key}", item) for key, item in reversed(items)]
         elif any(isinstance(x, (Tensor, Module)) for x in _nameless(value)):
             raise TypeError(
                 f"{path} holds parameters or modules in a {type(value).__name__}, where they have no place and no "
@@ -263,11 +265,29 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Tensor | Module]]:
             )
 
 
+def _named(value: Any) -> list[tuple[Any, Any]] | None:
+    """The items of a container in which each has a name; None for other values."""
+    if isinstance(value, (list, tuple, deque, UserList)):
+        return list(enumerate(value))
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, SimpleNamespace):
+        return list(vars(value).items())
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name, None)) for field in fields(value)]
+    return None
+
+
 def _nameless(value: Any) -> Iterable[Any]:
     """The items of a container in which they have no name."""
     if isinstance(value, np.ndarray) and value.dtype == object:
         return value.flat
-    return value if isinstance(value, (set, frozenset)) else ()
+    return value if isinstance(value, (Set, ValuesView)) else ()
+
+
+@functools.cache
+def _searched(kind: type) -> bool:
+    return issubclass(kind, SEARCHED) or is_dataclass(kind)
 
 
 def _array(name: Any, value: Any) -> Array:

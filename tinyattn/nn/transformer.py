@@ -210,6 +210,7 @@ class GPT(Module):
             raise ValueError(f"ids have shape {ids.shape}, but (batch, time) is needed, with a token to start from")
         temperature = number(temperature, "temperature", 0)
         top_k = None if top_k is None else whole(top_k, "top_k")
+        padding = None if padding is None else left_padding(padding, ids.shape[1])
         return self._continue(ids, whole(max_new_tokens, "max_new_tokens", 0), temperature, top_k, padding, rng)
 
     def _continue(
@@ -218,12 +219,12 @@ class GPT(Module):
         count: int,
         temperature: float,
         top_k: int | None,
-        padding: ArrayLike | None,
+        padding: Array | None,
         rng: np.random.Generator,
     ) -> Iterator[Array]:
         cache, modules = KVCache(), list(self.modules())
         piece = ids[:, -self.context :]
-        padding = None if padding is None else integers(padding, "padding") - (ids.shape[1] - piece.shape[1])
+        padding = None if padding is None else padding - (ids.shape[1] - piece.shape[1])
         for _ in range(count):
             if len(cache) + piece.shape[1] > self.context:
                 kept = self.context // 2 or 1
