@@ -156,7 +156,8 @@ def as_table(m: Map, rows: list[str], columns: list[str]) -> list[Line]:
     nan, outside = np.isnan(values).sum(), ((values < 0) | (values > 1)).sum()
     remarks = (f"; {NAN} is NaN: {nan}" if nan else "") + (f"; outside the scale: {outside}" if outside else "")
     legend = f"rows: queries, columns: keys, scale 0 to {_figure(top)} ({scale}){remarks}"
-    return [*lines, *([(line, "")] for line in textwrap.wrap(legend, room + corner + 1))]
+    terminal = room + corner + 1  # one line, unless the terminal is narrower than most
+    return [*lines, *([(line, "")] for line in textwrap.wrap(legend, terminal if terminal < 80 else 200))]
 
 
 def _overview(cells: Array, axes: list[str]) -> list[Line]:
