@@ -262,9 +262,9 @@ def test_a_block_at_a_glance_has_its_layers_as_boxes_that_tell_what_is_in_them()
     assert d.named("weights = softmax")
     inside = drawing(gpt_loss(), show="gradients").rows("blocks: TransformerBlock × 4")[-1]
     assert inside == "norm1, attention (Wq Wk Wv softmax Wo), norm2, feed_forward"
-    rnn = drawing(
-        ta.sum(ta.nn.RNN(3, 4, rng=0)(np.ones((1, 9, 3)))[0])
-    )  # a layer of many calls: its weights are one box
+    states = ta.nn.RNN(3, 4, rng=0)(np.ones((1, 6, 3)))
+    rnn = drawing(ta.sum(states), show="gradients")  # six calls of one layer: its weights are in no box of one call
+    assert not rnn.named("state: Linear")
     assert len(rnn.nodes) <= 16
 
 
