@@ -1,4 +1,4 @@
-"""Pictures and texts: a graph, its backward pass told, weights as heatmaps, every number of an attention on a page."""
+"""Pictures and texts: a graph, its backward pass in words, weights as heatmaps, an attention's numbers on a page."""
 
 from .explain import explain
 from .graph import draw_graph

@@ -1,4 +1,4 @@
-"""The backward pass of one computation, told: which rule made which gradient, and where one dies."""
+"""The backward pass of one computation in words: which rule made which gradient, and where a gradient dies."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .words import called, rearranged_name
 
 __all__ = ["explain"]
 
-MOST = 200  # steps that are told one by one; of longer computations, loops are told once
-TINY, HUGE = 1e-6, 1e6  # beside the gradient that the pass starts with
+MOST = 200  # steps that are listed one by one; in a longer computation, a loop is listed once
+TINY, HUGE = 1e-6, 1e6  # relative to the gradient that the pass starts with
 
 
 @explained
 def explain(output: Tensor, gradient: TensorLike | None = None) -> Shown:
-    """The backward pass of output as a numbered list: op, rule, shapes and norms; nothing is changed by it.
+    """The backward pass of output as a numbered list: op, rule, shapes and norms. It changes nothing.
 
-    Each entry has the op with its input, the table's sentence on it and, for each input with a gradient, the source of
-    its rule, where g is the gradient that arrives, dL/d(result); then the shape and norm of what the rule gave.
-    Marked are gradients that are exactly 0, 0 but for rounding, tiny or huge beside the first one, or not finite, and
-    ops that pass on less than a thousandth of what arrives: there the gradient dies.
+    Each entry has the op with its input, and its sentence from the table. For each input with a gradient it has the
+    source of the rule, with g = dL/d(result), the gradient that arrives; then shape and norm of what the rule gave.
+    A mark shows gradients that are exactly 0, 0 except for rounding, tiny or huge beside the first one, or not finite.
+    It also shows ops that pass on less than a thousandth of what arrives: there the gradient dies.
     gradient: dL/d(output), as in `backward`, for an output that is no scalar.
     Returns the text, which Python's prompt, print and a notebook show.
-    Raises RuntimeError on an output without a graph, and on a released one.
+    Raises RuntimeError if output has no graph, or a released one.
     """
     steps, ends = collect([output], lambda name, level: name == "attention")
     slopes(steps, ends, gradient)
@@ -85,7 +85,7 @@ def _size(g: Array) -> str:
 
 
 def _marks(step: Step, g: Array, first: float) -> Line:
-    """What is to be said of a gradient."""
+    """The mark of a gradient, in words."""
     if not g.size:
         return []
     size, zeros = typical(g), float(np.mean(g == 0))

@@ -1,4 +1,4 @@
-"""Which boxes a drawing has: frames that stay closed are one box each, and what repeats is drawn once, as "× 4"."""
+"""Which boxes a drawing has: a closed frame is one box, and repeated parts are drawn once, as "× 4"."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .steps import Frame, Step
 
 __all__ = ["Box", "Edge", "Fold", "Folded", "boxes", "fold"]
 
-AT_A_GLANCE = 32  # boxes with which everything is open, if nobody says how deep to go
-OPEN_AT_MOST = 80  # where nothing but the steps of functions could be closed
-ELSE_AT_MOST = 16  # boxes of a picture that is an overview
+AT_A_GLANCE = 32  # up to so many boxes everything is open, unless depth is given
+OPEN_AT_MOST = 80  # the same, if only the steps of functions could be closed
+ELSE_AT_MOST = 16  # boxes of an overview
 LONGEST = 16  # steps in one round of a loop that is recognised
 
 Fold: TypeAlias = "bool | str | Collection[str] | None"
@@ -21,7 +21,7 @@ Fold: TypeAlias = "bool | str | Collection[str] | None"
 
 @dataclass(eq=False)
 class Box:
-    """What is drawn as one: a step, or a closed frame with all its steps; and those of its repetitions."""
+    """What is drawn as one: a step, or a closed frame with all its steps; and their repetitions."""
 
     step: Step
     frame: Frame | None = None  # the closed one
@@ -36,7 +36,7 @@ class Edge(NamedTuple):
     end: Box
     step: Step  # that reads
     k: int  # which of its inputs this is
-    between: list[Step]  # that only rearrange, and have no box: the nearest to the reader first
+    between: list[Step]  # steps that only rearrange, and have no box: the nearest to the reader first
 
 
 @dataclass(eq=False)
@@ -49,9 +49,9 @@ class Folded:
 def fold(steps: Sequence[Step], depth: int | None, closed: Fold) -> Folded:
     """The boxes and edges of a drawing.
 
-    depth: how many frames inside each other are open. closed: names of frames that are not; True: what repeats is
-    drawn once; False: nothing is folded. None: all is open if that makes few boxes; else layers of one op, as Linear,
-    are a box each, with their parameters; if there still are many, the boxes of an overview.
+    depth: how many frames inside each other are open. closed: names of frames that are not; True: repeated parts are
+    drawn once; False: nothing is folded. None: all is open if that makes few boxes. Else each layer of one op, such as
+    Linear, is a box with its parameters. If there are still many boxes, an overview.
     """
     names = {closed} if isinstance(closed, str) else set() if closed is None or isinstance(closed, bool) else {*closed}
 
@@ -76,7 +76,7 @@ def fold(steps: Sequence[Step], depth: int | None, closed: Fold) -> Folded:
 
 
 def boxes(steps: Sequence[Step], shut: Callable[[int, Frame], bool], repeats: bool) -> Folded:
-    """What is drawn if shut(level, frame) says which frames are closed, and repetitions stand for each other or not."""
+    """What is drawn if shut(level, frame) says which frames are closed; repetitions are drawn once, or not."""
     stands, counts = _repetitions(steps) if repeats else ({}, {})
     made: dict[Any, Box] = {}
     box_of: dict[Step, Box] = {}
@@ -94,7 +94,7 @@ def boxes(steps: Sequence[Step], shut: Callable[[int, Frame], bool], repeats: bo
         box.steps.append(step)
         box.of.add(step if level is None else step.frames[level])
         if box.frame in step.frames and step.op:
-            box.step = step  # a closed frame is shown by what it computed last
+            box.step = step  # a closed frame shows its last result
     place = {box: i for i, box in enumerate(made.values())}
     edges, seen = [], set()
     for step in steps:
@@ -126,10 +126,10 @@ def _called(frame: Frame) -> set[str]:
 
 
 def _repetitions(steps: Sequence[Step]) -> tuple[dict[Any, Any], dict[Any, int]]:
-    """What stands for what (for a step or frame of a later round, the one of the first), and how many rounds those are.
+    """{step or frame of a later round: that of the first round, which stands for it}, and how many rounds there are.
 
-    A loop leaves the same steps behind in each round, and each round reads what the one before has made: three
-    projections of one input look the same too, but do not read each other.
+    A loop makes the same steps in each round, and each round reads a result of the one before. (Three projections of
+    one input look the same too, but do not read each other.)
     """
     inside: dict[Frame | None, list[Any]] = {}  # steps and frames directly in a frame, in order of time
     placed = set()
@@ -202,7 +202,7 @@ def _rounds(items: Sequence[Any], signs: dict[Any, int], i: int) -> tuple[int, i
 
 
 def _carries(items: Sequence[Any], inside: dict[Any, list[Any]], place: dict[Step, int]) -> bool:
-    """Whether in two rounds something of the second was computed from the same thing of the first."""
+    """Whether something in the second round was computed from the same thing in the first."""
     period = len(items) // 2
     both = sorted(_all(items, inside), key=place.__getitem__)
     for before, after in zip(items[:period], items[period:]):

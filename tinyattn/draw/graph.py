@@ -41,7 +41,7 @@ __all__ = ["draw_graph"]
 COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
 COMPUTED, PARAMETER, CONSTANT, NOT_FINITE = "#d6e6f4", "#fddcae", "#ececec", "#ff8f8f"
 BACKWARD = "#cbaadd"  # darker than the others: its hue is lost on some eyes
-MOST = 1_000  # boxes that are drawn: dot needs minutes for more, and nobody reads them
+MOST = 1_000  # boxes that are drawn: more take dot minutes, and nobody reads them
 DYING = "#c1121f"  # an edge on which a gradient dies
 FAINT = 1e-6  # beside the largest gradient
 DECADES = 8  # of the colours, unless limits are given
@@ -62,13 +62,13 @@ def draw_graph(
 ) -> graphviz.Digraph:
     """Draw how output (a Tensor, or several) was computed. A notebook shows the returned Digraph by itself.
 
-    show: what a node tells beside its op: "shapes"; "values" (where they are many, their range); or "gradients",
+    show: what a node tells beside its op: "shapes"; "values" (if there are many, their range); or "gradients",
         dL/d(node), from a backward pass of its own that touches no `.grad` (L = output, or the sum of several;
-        gradient= as in `backward` for an L that is no scalar). The colour is the median of |dL/dx| over the elements
-        that are not 0, on a log scale: a mean would hide behind a few large ones that most have died. An edge is as
-        thick as the gradient that it carries; where several meet, each has its own number. Above stands where the
+        gradient= as in `backward` if L is no scalar). The colour is the median of |dL/dx| over the elements that are
+        not 0, on a log scale: in a mean, a few large elements could hide that most are dead. An edge is as thick as
+        the gradient that it carries; if several meet, each has its own number. Above stands where the
         gradient dies: at an op that passes on less than a thousandth of what arrives; the edge is red.
-    limits: lowest and highest gradient of the colours, to make pictures comparable; 8 decades unless given.
+    limits: lowest and highest gradient of the colours, so that pictures can be compared; 8 decades unless given.
     direction: "TB" (from top to bottom), "LR", "BT" or "RL".
     depth: how many frames (modules, functions, fused ops) inside each other are open; the others are a box each. None:
         all, but for fused ops other than attention; above 32 boxes, layers of one op, as Linear, are closed; of a
@@ -80,7 +80,7 @@ def draw_graph(
         picture, and one line says what to install.
     An array is one node however often it is used; what only rearranges it, a reshape, is told on the edge.
     Each node has a tooltip (in SVG and HTML): formula, derivative, range and norm of values and gradient.
-    Raises RuntimeError on an output without a graph: nothing needed gradients, or backward() released it.
+    Raises RuntimeError if output has no graph: nothing needed gradients, or backward() released it.
     """
     suffix = ".svg" if path is None else os.path.splitext(path)[1]
     for name, choice, choices in (
@@ -117,7 +117,7 @@ def draw_graph(
 
 
 class _Drawing:
-    """How steps look: the labels, colours and tooltips of all boxes, whichever are open."""
+    """How steps look: the labels, colours and tooltips of all boxes, open or closed."""
 
     def __init__(self, steps: list[Step], ends: list[Step], show: str, limits: Any, direction: str, title: str) -> None:
         self.steps, self.ends, self.show, self.direction, self.title = steps, set(ends), show, direction, title
@@ -133,7 +133,7 @@ class _Drawing:
                     parts[step] = parts.get(step, 0.0) + (share.item() if share.size == 1 else 0.0)
 
     def lines(self, folded: Folded, link: Callable[[Frame], str] | None = None) -> list[str]:
-        """What stands between the braces of `digraph { }`. Nodes are numbered: names may repeat, or hold anything.
+        """The part inside the braces of `digraph { }`. Nodes are numbered: names may repeat, and hold any character.
 
         link: the address behind a frame, open or closed.
         """
@@ -148,7 +148,7 @@ class _Drawing:
         beside = _beside(folded, names)
         for box in filter(lambda box: not box.frames, folded.boxes):
             lines += [self.node(box, names[box], link), *beside.get(box, ())]
-        # Calls nest in time, and results are in order of time: frames open and close like brackets.
+        # Calls nest in time, and results are in the order of time: so frames open and close like brackets.
         opened: list[Frame] = []
         numbers: dict[Frame, int] = {}
         for box in filter(lambda box: box.frames, folded.boxes):
@@ -180,7 +180,7 @@ class _Drawing:
         start, end, step, k, between = edge
         told, label = [], rearranged(between)
         if len(step.inputs) > 1 and end.frame is None and step.op not in COMMUTATIVE:
-            told.append(f"headlabel={k + 1}")  # where the order of the operands matters
+            told.append(f"headlabel={k + 1}")  # the order of the operands matters
         share = step.shares[k] if step.shares else None
         if share is not None and step.slope is not None:
             x, size = step.inputs[k], typical(share)
@@ -200,11 +200,11 @@ class _Drawing:
         return 0.4 + 3.6 * self.place(size) if np.isfinite(size) and size else 0.4
 
     def place(self, size: float) -> float:
-        """From 0 to 1, where the scale has this gradient."""
+        """The place of this gradient on the scale, from 0 to 1."""
         return float(np.clip((np.log10(size) - self.low) / (self.high - self.low), 0, 1))
 
     def gradient(self, box: Box) -> list[str]:
-        """What a box tells of its gradient."""
+        """What a box says about its gradient."""
         slope = box.step.slope
         if len(box.steps) > 1:
             sizes = [typical(g) for g in gradients_of(box)]
@@ -231,7 +231,7 @@ class _Drawing:
         return " ▼" if np.log10(size) < self.low - 0.05 else " ▲" if np.log10(size) > self.high + 0.05 else ""
 
     def style(self, box: Box) -> str:
-        """What was computed has round corners, what is to be trained and what is constant has none."""
+        """Results have round corners; parameters and constants have none."""
         step = box.step
         kind = COMPUTED if step.node else PARAMETER if step.needs else CONSTANT
         kind = BACKWARD if any(frame.name == "backward" for frame in step.frames) and step.node else kind
@@ -281,7 +281,7 @@ class _Drawing:
         return f'<TABLE BORDER="0">{"".join(f"<TR><TD>{row}</TD></TR>" for row in rows)}</TABLE>'
 
     def verdict(self) -> str:
-        """Where the gradient dies, in words; nothing of a few numbers that are well."""
+        """Where the gradient dies, in words; nothing for a few numbers without a problem."""
         if places := Counter(where(step) for step in self.dying if step.op):
             told = ", ".join(name + f" × {n}" * (n > 1) for name, n in places.most_common(2))
             return f"the gradient dies at {told}" + f", and {len(places) - 2} more" * (len(places) > 2)
@@ -294,7 +294,7 @@ class _Drawing:
         return "the gradient dies nowhere" if any(step.data.size > 1 for step in known) else ""
 
     def page(self) -> bytes:
-        """An HTML page with a picture for each frame that can be opened: that one open, with those around it."""
+        """An HTML page with a picture for each frame that can be opened: it and the frames around it are open."""
         numbers: dict[Frame | None, str] = {None: "all"}
         for step in self.steps:
             for frame in step.frames:
@@ -315,7 +315,7 @@ def _shut(opened: set[Frame], level: int, frame: Frame) -> bool:
 
 
 def _beside(folded: Folded, names: dict[Box, str]) -> dict[Box, list[str]]:
-    """Lines that put the operands of a product side by side as in the formula, Q left of K: after the later's own."""
+    """Lines that put the operands of a product side by side as in the formula, Q left of K. They follow both nodes."""
     lines: dict[Box, list[str]] = {}
     for first, second in zip(folded.edges, folded.edges[1:]):
         a, b = first.start, second.start

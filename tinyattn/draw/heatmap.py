@@ -25,7 +25,7 @@ SHADES = " ·░▒▓█"  # exactly 0 is blank, then a fifth of the scale each
 NAN, MARK = "×", ">"
 GREY = "#d0d0d0"  # exactly 0 in a picture
 ZERO = "#8a8a8a on #1c1c1c"  # and on a terminal, where dark is little
-MAPS_AT_MOST = 16  # that are printed one by one
+MAPS_AT_MOST = 16  # so many are printed one by one
 
 
 @explained
@@ -41,13 +41,13 @@ def heatmap(
     """Show attention weights as a table, rows are queries and columns are keys, and return its text.
 
     weights (..., n, m), on the fixed scale 0 to 1: a Tensor, an array or a boolean mask. Each index of the leading
-        axes (batch, heads) is a map of its own, never an average: heads differ, and a mean hides it. A list of arrays
-        has one for each layer. More than 16 maps are printed as one grid: the mean of the rows' largest weights.
+        axes (batch, heads) is a map of its own, never an average, because a mean hides how heads differ. A list of
+        arrays has one for each layer. More than 16 maps are printed as one grid: the mean of the rows' largest weights.
     row_labels, column_labels: the n and m tokens; 0, 1, 2, … unless given.
-    mark: cells to point out, (i, j) in every map, or with the leading axes' indices before.
+    mark: cells to point out: (i, j) in every map, or with the indices of the leading axes before it, in one.
     path: .svg, .png: draw it there too, with matplotlib.
-    In a script it is printed, coloured on a terminal (by rich); in a notebook it is displayed. Where two digits a cell
-    are too wide, one shade a cell, scaled to the largest weight, and each row's best key; then pieces.
+    In a script it is printed, coloured on a terminal (by rich); in a notebook it is displayed. If two digits a cell are
+    too wide, each cell is one shade, scaled to the largest weight, beside each row's best key; if wider, in pieces.
     NaN is marked, and so is a row without any weight: a query that may attend to nothing. Exactly 0 is grey.
     """
     layers = isinstance(weights, (list, tuple)) and np.ndim(_array(weights[0])) > 1 if len(weights) else False
@@ -130,7 +130,7 @@ def as_table(m: Map, rows: list[str], columns: list[str]) -> list[Line]:
         lines.append([(" " * (corner + 1) + f"keys →{piece}", "")])
         if figures:
             heads = ["".join(" " + fit(label, cell - 1, "right") for label in columns)]
-        else:  # one character a column: its label stands upright above it
+        else:  # one character a column: its label is written downwards above it
             tall = min(8, max(map(len, columns[part])))
             upright = [cut(label, tall).rjust(tall) for label in columns[part]]
             heads = ["".join(c if width(c) == 1 else "?" for c in letters) for letters in zip(*upright)]
@@ -142,7 +142,7 @@ def as_table(m: Map, rows: list[str], columns: list[str]) -> list[Line]:
                 marked = (i, j) in m.marked
                 if figures:
                     line.append(((MARK * marked + _figure(w, short)).rjust(cell), _style(w) + " bold" * marked))
-                else:  # the fill alone tells in colour: the shade has the fill's own
+                else:  # in colour the fill alone shows the weight: the shade has the same colour
                     fill = _fill(w / top)
                     line.append((MARK, f"bold #ff5f5f on {fill}") if marked else (_shade(w / top), f"{fill} on {fill}"))
             if not row.any():
@@ -161,8 +161,8 @@ def as_table(m: Map, rows: list[str], columns: list[str]) -> list[Line]:
 
 
 def _overview(cells: Array, axes: list[str]) -> list[Line]:
-    """One figure for each map: rows are the axis before the heads."""
-    grid = cells.max(-1).mean(-1)  # how sharply the rows look somewhere
+    """One number for each map; the rows are the axis before the heads."""
+    grid = cells.max(-1).mean(-1)  # how sharply the rows of a map look at one key
     grid = grid.reshape(-1, grid.shape[-1])
     lines: list[Line] = [[(f"{axes[-2] if len(axes) > 1 else '':<9} {axes[-1] or 'map'} →", "")]]
     lines.append([(" " * 9 + "".join(f"{j:>5}" for j in range(grid.shape[1])), "")])
@@ -226,13 +226,13 @@ def _picture(maps: list[Map], rows: list[str], columns: list[str], title: str, a
     )
     figure = Figure(figsize=size, layout="constrained")
     axes = list(figure.subplots(down, across, squeeze=False).flat)
-    whole = True  # whether each map has the title
+    whole = True  # whether each map has its title
     for k, (ax, one) in enumerate(zip(axes, maps)):
         values = one.values
         image = ax.imshow(np.ma.masked_equal(values, 0), cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        ax.set_facecolor(GREY)  # seen through what is exactly 0
+        ax.set_facecolor(GREY)  # cells that are exactly 0 are transparent
         heading = ", ".join(filter(None, [title, one.name]))
-        if len(maps) > 1 and width(heading) > 13 * cell * m + 8 * labelled:  # beyond what it stands above
+        if len(maps) > 1 and width(heading) > 13 * cell * m + 8 * labelled:  # wider than the map below it
             heading, whole = one.name, False
         if not labelled:  # as in a table: layers at the left, heads on top
             layer, _, heading = one.name.rpartition(", ")
@@ -249,7 +249,7 @@ def _picture(maps: list[Map], rows: list[str], columns: list[str], title: str, a
         empty, missing = np.flatnonzero(~values.any(axis=-1)).tolist(), np.argwhere(np.isnan(values)).tolist()
         for y in empty:
             ax.add_patch(Rectangle((-0.5, y - 0.5), m, 1, fill=False, hatch="///", edgecolor="white"))
-        for y, x in one.marked:  # red on white: one of them is seen on each colour, by each eye
+        for y, x in one.marked:  # red on white: every eye sees one of them on every colour
             for ink, wide in (("white", 2.2), ("#d62728", 1)):
                 frame = Rectangle((x - 0.45, y - 0.45), 0.9, 0.9, fill=False, edgecolor=ink)
                 frame.set_linewidth(max(6 * cell, 1) * wide)
@@ -299,7 +299,7 @@ class Fonts:
 
 
 def import_matplotlib() -> Any:
-    """matplotlib, whatever MPLBACKEND asks for, since a Figure needs no backend; None where it is not installed."""
+    """matplotlib, for any MPLBACKEND, because a Figure needs no backend; None if it is not installed."""
     backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
     try:
         import matplotlib
@@ -308,14 +308,14 @@ def import_matplotlib() -> Any:
     finally:
         if backend is not None:
             os.environ["MPLBACKEND"] = backend
-    with suppress(ValueError):  # a notebook's, whose packages this environment lacks
+    with suppress(ValueError):  # a notebook's backend, whose packages this environment lacks
         matplotlib.rcParams["backend"] = backend or matplotlib.rcParams["backend"]
     return matplotlib
 
 
 @contextmanager
 def own_style(**settings: Any) -> Iterator[None]:
-    """matplotlib's defaults and these settings: what a matplotlibrc asks for (LaTeX) may not be there."""
+    """matplotlib's defaults with these settings: what a matplotlibrc asks for, such as LaTeX, may be missing."""
     matplotlib = import_matplotlib()
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()

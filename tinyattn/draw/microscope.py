@@ -23,7 +23,7 @@ from ..values import Array
 __all__ = ["Microscope", "microscope"]
 
 TEMPLATE = Path(__file__).with_name("microscope.html")
-ROOM = 16  # columns whose numbers fit; wider matrices show colours, and a number where one points
+ROOM = 16  # columns whose numbers fit; a wider matrix shows colours, and the number under the pointer
 STATIC = 6_000  # cells that are also written as plain tables, for a reader without JavaScript
 TITLES = {
     "Q": "Q",
@@ -70,14 +70,14 @@ def microscope(
 ) -> Microscope:
     """Q, K, S = Q Kᵀ, S · scale, masked, P, V, O and dL/d(each of them) as one page that needs nothing else.
 
-    Q (..., n, dk), K (..., m, dk), V (..., m, dv), mask and scale: as in `scaled_dot_product_attention`; what stands
-        before the last two axes becomes the choice of heads. Or microscope(mha, x[, context]): the heads of a
+    Q (..., n, dk), K (..., m, dk), V (..., m, dv), mask and scale: as in `scaled_dot_product_attention`. The axes
+        before the last two become the choice of heads. Or microscope(mha, x[, context]): the heads of a
         MultiHeadAttention at work on x (n, d_model) or (B, n, d_model).
-    row_labels, column_labels: a word per query and per key; the queries' words serve both if there is one row of them.
+    row_labels, column_labels: a word per query and per key. If queries and keys are the same row, row_labels is enough.
     head_labels: a name per head.
     gradient: dL/dO, of O's shape (of mha's output for an mha). None: all 1, so that L is the sum of O.
     path: where to write the page; it opens from disk.
-    Raises ValueError where labels or the gradient do not fit.
+    Raises ValueError if labels or the gradient do not fit.
     """
     if isinstance(Q, MultiHeadAttention):
         Q, K, V, mask, gradient, scale = _inside(Q, K, V, mask, gradient)
@@ -98,7 +98,7 @@ def microscope(
 
 
 def _inside(mha: Any, x: Any, context: Any, mask: Any, gradient: Any) -> tuple[Any, ...]:
-    """What the heads of mha are given at x, and the gradient of what they give back."""
+    """What the heads of mha receive at x, and the gradient of what they return."""
     seen: dict[str, Any] = {}
 
     def watched(Q: Tensor, K: Tensor, V: Tensor, mask: Any = None, scale: float | None = None, **_: Any) -> Tensor:
@@ -120,7 +120,7 @@ def _measured(
 ) -> tuple[dict[str, Array], float]:
     """The engine's numbers, (heads, rows, columns) each, and the scale.
 
-    What the page starts from is rounded to float32 first, so that page and engine compute from the same numbers.
+    The inputs are rounded to float32 first, so that page and engine compute from the same numbers.
     """
     leading = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     n, m, dk = Q.shape[-2], K.shape[-2], Q.shape[-1]
@@ -192,7 +192,7 @@ def _page(arrays: dict[str, Array], given: float, rows: list[str], columns: list
 
 
 def _tables(a: dict[str, Array], given: float, rows: list[str], columns: list[str]) -> str:
-    """The first head's matrices as plain tables: what stands there until the script takes over, or instead of it."""
+    """The first head's matrices as plain tables: shown until the script runs, or without a script."""
     S = a["Q"] @ a["K"].T
     value = {"Q": a["Q"], "K": a["K"], "S": S, "Z": S * given, "M": S * given + a["bias"], "P": a["P"], "V": a["V"]}
     value["O"] = a["O"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 __all__ = ["html"]
 
-# The pictures' own inks are for white paper: what does not stand on a box of its own is lighter on a dark one.
+# The pictures have inks for white paper: on a dark page, text outside of a box is lighter.
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #222; --line: #555; --link: #0a58a8; --alarm: #c1121f }
 body { margin: 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper) }

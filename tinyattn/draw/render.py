@@ -1,4 +1,4 @@
-"""From DOT text to a picture: with Graphviz's dot, else with graphviz-pure; without both the text is written."""
+"""From DOT text to a picture: by Graphviz's dot, else by graphviz-pure; without both, the text is written."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def find_program() -> bool:
 
 
 def _pure() -> Any:
-    """graphviz-pure: in PATH, or in the environment's scripts, for an environment need not be activated to be used."""
+    """graphviz-pure: in PATH, or in the environment's scripts, as an environment may be used without activation."""
     import shutil
 
     return shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=sysconfig.get_path("scripts"))
 
 
 def picture(graph: Any, kind: str) -> bytes:
-    """The graph drawn, as "svg" or "png"; RuntimeError with dot's own complaint where no program can."""
+    """The picture of the graph, as "svg" or "png"; RuntimeError with dot's own complaint if no program can draw it."""
     from graphviz.backend import dot_command
 
     try:
@@ -76,7 +76,7 @@ def digraph(body: Sequence[str], refused: str = "") -> Any:
 
 
 def write(path: str | os.PathLike[str], body: Sequence[str], drawn: Any, refused: str = "") -> None:
-    """Write body, what stands between the braces of `digraph { }`, as DOT text; or what drawn(kind) makes of it.
+    """Write body, the part inside the braces of `digraph { }`, as DOT text; or what drawn(kind) makes of it.
 
     If the picture cannot be made, its text is written instead, and one line says why.
     """

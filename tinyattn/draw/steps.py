@@ -1,4 +1,4 @@
-"""What was computed, step by step, as records: what drawings show, and what `explain` tells."""
+"""The steps of a computation as records, for drawings and for `explain`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Frame:
     name: str
     outer: Frame | None
     module: Module | None = None
-    path: str = ""  # the module's, in the outermost module
+    path: str = ""  # the module's path in the outermost module
 
     @functools.cached_property
     def path_of_frames(self) -> tuple[Frame, ...]:
@@ -37,7 +37,7 @@ class Frame:
 
 @dataclass(eq=False)
 class Step:
-    """A result, with how it was made, or a leaf, or a constant (an array or a number)."""
+    """A result and how it was made, or a leaf, or a constant (an array or a number)."""
 
     value: Any
     name: str
@@ -64,12 +64,12 @@ class Step:
 
     @property
     def passes(self) -> bool:
-        """Whether it has no box: a nameless one that only rearranges its input's numbers, which an edge can tell."""
+        """Whether it has no box: it has no name and only rearranges its input's numbers, so an edge can say it."""
         return self.op in REARRANGED and not self.name and not self.shown
 
     @property
     def transposes(self) -> bool:
-        """Whether it is the matrices of its input, transposed."""
+        """Whether it holds the matrices of its input, transposed."""
         x = self.inputs[0].data if self.op in REARRANGED else None
         return x is not None and x.ndim > 1 and _is_transposed(self.data, x)
 
@@ -84,7 +84,7 @@ class Step:
 
     @property
     def wanted(self) -> set[Tensor]:
-        """The inputs that want a gradient."""
+        """The inputs that need a gradient."""
         return {x for x in self.node.inputs if isinstance(x, Tensor) and x.requires_grad}
 
     @property
@@ -93,11 +93,11 @@ class Step:
 
 
 def collect(outputs: Sequence[Tensor], opened: Callable[[str, int], bool]) -> tuple[list[Step], list[Step]]:
-    """All steps behind the outputs, inputs before results; and those of the outputs.
+    """All steps behind the outputs, inputs before results; and the steps of the outputs.
 
-    opened(name, level): whether the steps inside a fused op of that name, which stands in `level` frames, are wanted.
-    A tensor is one step however often it is used, and so is an array; a number is one step for each use.
-    Raises TypeError for what is no Tensor, RuntimeError for an output without a graph, or with a released one.
+    opened(name, level): whether to show the steps inside a fused op of that name, which stands in `level` frames.
+    A tensor is one step, however often it is used; so is an array. A number is one step for each use.
+    Raises TypeError if an output is no Tensor, RuntimeError if it has no graph, or a released one.
     """
     for t in outputs:
         if not isinstance(t, Tensor):
@@ -127,7 +127,7 @@ class _Collection:
         self.names: dict[int, tuple[Any, str]] = {}  # of modules and parameters: kept alive, so that ids stay theirs
 
     def add(self, outputs: Sequence[Tensor], around: Frame | None, base: Any) -> None:
-        """The steps behind outputs that are not known yet. around: the frame they stand in; base: the region it is."""
+        """The steps behind outputs that are not known yet. around: the frame they stand in; base: its region."""
         found, stack = dict.fromkeys(outputs), list(outputs)
         while stack:
             t = stack.pop()
@@ -172,7 +172,7 @@ class _Collection:
         if np.ndim(x) == 0 and not isinstance(x, Tensor):
             return self.keep(None, Step(x, "", frame))
         data, name = (x._data, x.name or "") if isinstance(x, Tensor) else (x, "")
-        origin = values.source(data)  # an array that was copied at each use, and has perhaps changed between them
+        origin = values.source(data)  # an array that was copied at each use, and may have changed between the uses
         same = (id(data), name) if origin is data else (id(origin), data.shape, data.dtype.str, data.tobytes())
         if same not in self.constants:
             base, called = self.owners.setdefault(id(data if data.base is None else data.base), (data, name))
@@ -185,7 +185,7 @@ class _Collection:
         return step
 
     def open(self, t: Tensor, node: Any, inputs: list[Step], frame: Frame | None) -> bool:
-        """Take the steps inside a fused op in its place, where these are wanted."""
+        """Replace a fused op by the steps inside it, if these are wanted."""
         twin, name = node.op.twin, node.op.name
         if twin is None or not self.opened(name, len(frame.path_of_frames) if frame else 0):
             return False
@@ -209,7 +209,7 @@ class _Collection:
             return around
         if id(region) not in self.frames:
             outer = self.frame(region[2], around, base)
-            if region[0] == "backward":  # one for each op that is walked back through: together they are the pass
+            if region[0] == "backward":  # there is one for each op on the way back: together they are the pass
                 if outer not in self.backward:
                     self.backward[outer] = outer if outer and outer.name == "backward" else Frame(region[0], outer)
                 return self.backward[outer]
@@ -221,7 +221,7 @@ class _Collection:
         return self.frames[id(region)][1]
 
     def name(self, module: Module, outer: Frame | None) -> None:
-        """Names for a module that no known module is made of, and for all below it."""
+        """Names for a module that is not yet known, and for all below it."""
         if id(module) not in self.names:
             self.names[id(module)] = module, ""
             for path, part in module._walk():
@@ -240,7 +240,7 @@ def _is_transposed(y: Array, x: Array) -> bool:
     return y.shape == x.mT.shape and y.strides == x.mT.strides and np.shares_memory(x, y)
 
 
-FALL = 1e-3  # what an op passes on of the gradient that arrives, where it dies
+FALL = 1e-3  # a gradient dies if an op passes on less than this share of what arrives
 REARRANGED = ("reshape", "swapaxes", "transpose", "mT", "expand_dims", "squeeze")
 SUMS = ("add", "sum", "reshape", "astype")  # with these the engine adds up shares, outside of all rules
 
@@ -251,7 +251,7 @@ def _backward(inputs: Sequence[Step]) -> bool:
 
 
 def _unchanged(node: Any, inputs: Sequence[Step], t: Tensor) -> bool:
-    """Whether the op did nothing: a reshape to the shape that was there."""
+    """Whether the op did nothing: a reshape to the same shape."""
     idle = node.op.name in ("reshape", "broadcast_to", "astype", "squeeze", "expand_dims")
     return idle and not t.name and inputs[0].data.shape == t.shape and inputs[0].data.dtype == t.dtype
 
@@ -260,11 +260,11 @@ def _unchanged(node: Any, inputs: Sequence[Step], t: Tensor) -> bool:
 
 
 def slopes(steps: Sequence[Step], outputs: Sequence[Step], gradient: Any = None) -> None:
-    """Fill in dL/d(step), what each passes on to its inputs, and which of the slopes are rounding noise.
+    """Fill in dL/d(step), what each step passes on to its inputs, and which slopes are rounding noise.
 
-    L is the output, or the sum of several; gradient= as in `backward`, for an L that is no scalar: one each.
-    Noise is told from small numbers by a second walk, in which every gradient is changed in its last digits: what is
-    large beside its own change is a number; what is not has lost all its digits where others cancelled.
+    L is the output, or the sum of several; gradient= as in `backward`, one each, if they are no scalars.
+    A second walk changes every gradient in its last digits, and so tells noise from small numbers. A gradient that is
+    large beside its own change is a number. The others have lost all their digits where larger ones cancelled.
     """
     seeds = [gradient] if len(outputs) == 1 else [None] * len(outputs) if gradient is None else gradient
     if len(seeds) != len(outputs):
@@ -317,8 +317,8 @@ def _walk(steps: Sequence[Step], start: Any, seen: Callable[[Array], Array]) -> 
 def dies(step: Step, k: int) -> bool:
     """Whether a step passes on to its input k less than a thousandth of the gradient that arrives at it.
 
-    In size or, where one number is spread over many as by a mean, in all. What is 0 but for rounding is none that
-    dies: it is 0 in theory, as the gradient of a key's bias; nor is a share of exactly 0 beside others that are not.
+    Less in size; or, if one number is spread over many, as by a mean, less in total. A gradient that is 0 except for
+    rounding does not die: it is 0 in theory, like that of a key's bias. Nor does one that is 0 beside others.
     """
     share = step.shares[k] if step.shares else None
     x = step.inputs[k]
@@ -330,7 +330,7 @@ def dies(step: Step, k: int) -> bool:
 
 
 def typical(slope: Array) -> float:
-    """The median size of the elements that are not 0; 0 where all are."""
+    """The median size of the elements that are not 0; 0 if all are 0."""
     sizes = np.abs(slope[slope != 0])
     return float(np.median(sizes)) if sizes.size else 0.0
 
@@ -346,7 +346,7 @@ def _definition(op: Any) -> tuple[str, list[str], list[str]]:
         if op.pull:
             return inspect.getdoc(op.forward) or "", inputs, [" ".join((inspect.getdoc(op.pull) or "").split())]
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(op.forward)))
-    except (ValueError, TypeError, OSError):  # an op of somebody's own, without source: typed in, or made of a ufunc
+    except (ValueError, TypeError, OSError):  # a user's op without source: typed in, or made from a ufunc
         return inspect.getdoc(op.forward) or "", [], []
     definition = ast.parse(source).body[0]
     written = []
@@ -364,7 +364,7 @@ def formula(op: Any) -> str:
 
 
 def rules(op: Any) -> tuple[str, dict[str, str]]:
-    """What is said of the way back for all inputs, and {"dx": the source of x's rule} as the table has it."""
+    """What is said about the way back for all inputs, and {"dx": the source of x's rule} as in the table."""
     _, inputs, written = _definition(op)
     if op.pull:
         return "".join(written), {}

@@ -19,12 +19,12 @@ LETTERS = {"dscores": "dS (scores)", "dweights": "dP (weights)", "doutput": "dO 
 LANDMARKS = {
     "softmax": "softmax",
     "attention": "softmax",
-}  # ops by which one finds one's way
+}  # ops by which a reader knows a part
 ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": r"\\"})
 
 
 def gradients_of(box: Box) -> list[Array]:
-    """The gradients that a box stands for: those of a closed one's parameters; if it has none, of what it computes."""
+    """The gradients that a box shows: for a closed one those of its parameters; if it has none, that of its result."""
     own = [step for step in box.steps if step.path] if box.frame else box.steps
     found = [step for step in own or [box.step] if step.slope is not None and step.slope.size]
     return [step.slope for step in [s for s in found if not s.rounding] or found if step.slope is not None]
@@ -56,7 +56,7 @@ def heading(box: Box) -> str:
 
 
 def closed(box: Box, show: str) -> list[str]:
-    """Name, parameters and the shape of what comes out."""
+    """Name, parameters and the shape of the result."""
     frame, data = box.frame, box.step.data
     assert frame is not None
     rows = []
@@ -69,7 +69,7 @@ def closed(box: Box, show: str) -> list[str]:
 
 
 def inside(box: Box) -> str:
-    """What a closed box holds, in order: parameters, and parts with what is best known in them: attention (softmax)."""
+    """What a closed box holds, in order: parameters, and parts with their best known op: attention (softmax)."""
     assert box.frame is not None
     depth = len(box.frames) + 1
     parts: dict[str, list[str]] = {}
@@ -120,7 +120,7 @@ def rearranged_name(source: str, step: Step) -> str:
 
 
 def rearranged(between: Sequence[Step]) -> str:
-    """What happens to a result on its way to its reader: "as (2, 8, 4), transposed"."""
+    """What happens to a result on the way to the next step: "as (2, 8, 4), transposed"."""
     ways: list[str] = []
     for step in reversed(between):
         if step.transposes:
@@ -148,7 +148,7 @@ def small(row: str) -> str:
 
 
 def numbers(data: Array) -> list[str]:
-    """A few values as they are, of many the range."""
+    """A few values in full, or the range of many."""
     if data.size == 1:
         return [f"{data.item():.4g}"]
     if data.size <= 16 and data.ndim <= 2:
@@ -195,6 +195,6 @@ def quoted(text: str) -> str:
 
 
 def padded(text: str, most: int = 60) -> str:
-    """With room on both sides: the viewer's font may be wider than the one that the layout was computed for."""
+    """With space on both sides: the viewer's font may be wider than the font of the layout."""
     space = " " * (1 + len(text) // 5)
     return space + escaped(text, most) + space
