@@ -1,9 +1,9 @@
-"""The attacks on n²: the same attention without its n × m matrix, and one that gives the matrix up.
+"""Against the cost n²: the same attention without its n × m matrix, and another attention that needs no such matrix.
 
-Read flash.py first: softmax(Q Kᵀ · scale) V tile by tile, as its paper has it. Three forms are exact and share one fast
-kernel, tiles.py; they differ in which tiles they visit: all or those under the diagonal (flash), a band (sliding
-window), a list of blocks (patterns.py has some). Linear attention replaces the softmax's exponential by a product of
-features; then the sums over the past fit into a matrix of fixed size.
+Read flash.py first: softmax(Q Kᵀ · scale) V tile by tile, as in its paper. Three forms are exact and share one fast
+kernel, tiles.py. They visit different tiles: all, or those under the diagonal (flash); a band (sliding window); a list
+of blocks (patterns.py has some). Linear attention replaces the softmax's exponential by a product of features. Then
+the sums over the past fit into a matrix of fixed size.
 """
 
 from .forms import block_sparse_attention, flash_attention, sliding_window_attention

@@ -1,14 +1,14 @@
 """Flash attention as its papers have it (Dao et al. 2022; loops in the order of FlashAttention-2, Dao 2023).
 
-A row of attention is softmax(s) V, and the softmax needs the maximum and the sum of all its scores. So it seems that
-the whole row must exist before one value can be weighted. But of the scores seen so far three things are enough:
+A row of attention is softmax(s) V. The softmax needs the maximum of all scores and the sum of all e^s. So it seems that
+the whole row must exist before one value can be weighted. But three things about the scores seen so far are enough:
 
     m = max s,   ℓ = Σ e^(s - m),   O = Σ e^(s - m) v
 
-A tile that raises the maximum from m to m′ shrinks ℓ and O by e^(m - m′); the rest is addition. At the end O / ℓ is the
-attention. The way back computes each tile of the softmax again, from m and ℓ. Nothing of size (n, m) is ever stored.
+A tile that raises the maximum from m to m′ shrinks ℓ and O by e^(m - m′); the rest is addition. At the end the output
+is O / ℓ. The way back computes each tile of the softmax again, from m and ℓ. Nothing of size (n, m) is ever stored.
 
-Plain NumPy, equal leading axes, to be read. `ta.efficient.flash_attention` is the same with a fast kernel (tiles.py).
+Plain NumPy, for reading; all leading axes are equal. `ta.efficient.flash_attention` has a fast kernel (tiles.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def forward(Q: Array, K: Array, V: Array, causal: bool = False, tile: int = 64) 
         t[...] = shrink * t + P.sum(-1, keepdims=True)
         o[...] = shrink * o + P @ V[..., cols, :]  # (..., r, c) @ (..., c, dv)
         old[...] = new
-    total = np.maximum(total, 1)  # the highest score adds e⁰ = 1: less is only the 0 of a query that sees no key
+    total = np.maximum(total, 1)  # the highest score adds e⁰ = 1; only a query that sees no key has less: 0
     return out / total, top, total
 
 
@@ -46,7 +46,7 @@ def backward(
 
     dV = Pᵀ g,   dS = P ∘ (g Vᵀ - D),   dQ = dS K / √dk,   dK = dSᵀ Q / √dk
 
-    The softmax's rule wants the sum of P ∘ g Vᵀ over the whole row. It is D = Σ g ∘ out: no row has to be there.
+    The softmax's rule needs the sum of P ∘ g Vᵀ over the whole row. It equals D = Σ g ∘ out: no whole row is needed.
     """
     dQ, dK, dV = np.zeros(Q.shape), np.zeros(K.shape), np.zeros(V.shape)
     D = (g * out).sum(-1, keepdims=True)  # (..., n, 1)
@@ -61,7 +61,7 @@ def backward(
 
 
 def tiles(Q: Array, K: Array, causal: bool, tile: int) -> Iterator[tuple[slice, slice, Array]]:
-    """(rows, columns, S = Q Kᵀ / √dk there); -inf, if causal, where the key comes later than the query."""
+    """(rows, columns, their S = Q Kᵀ / √dk). If causal, S is -inf for each key that comes later than its query."""
     n, m = Q.shape[-2], K.shape[-2]
     for i in range(0, n, tile):
         for j in range(0, m, tile):

@@ -31,10 +31,10 @@ def flash_attention(
 ) -> Tensor:
     """softmax(Q Kᵀ · scale) V, exactly, in memory that grows with n + m instead of n · m (Dao et al. 2022).
 
-    Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv), and mask, scale, empty rows and NaN as in
-    `scaled_dot_product_attention`. causal: query i sees key j ≤ i + m - n, and whatever mask allows of these.
-    block_size: the side of a tile. At most four tiles of scores are in memory at once, however long the sequences; any
-        size gives the same result.
+    Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv). mask, scale, empty rows and NaN are as in
+    `scaled_dot_product_attention`. causal: query i sees key j ≤ i + m - n, if the mask also allows it.
+    block_size: the side of a tile. At most four tiles of scores are in memory at once, however long the sequences are.
+        The result is the same for every size.
     """
     Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
     shape = scores_shape(Q, K, V)
@@ -55,7 +55,7 @@ def sliding_window_attention(
     causal: bool = True,
     scale: float | Tensor | None = None,
 ) -> Tensor:
-    """Attention to the window positions that end with one's own: time and memory n · window (Beltagy et al. 2020).
+    """Attention to the last `window` positions, one's own included: time and memory n · window (Beltagy et al. 2020).
 
     Q, K (..., n, dk), V (..., n, dv) -> (..., n, dv): query i sees i - window < j ≤ i; without causal |i - j| < window.
     Equals `scaled_dot_product_attention` under `sliding_window_mask`. Raises ValueError for n ≠ m or window < 1.
@@ -68,7 +68,7 @@ def sliding_window_attention(
             "Use flash_attention with mask=sliding_window_mask(n, window, m)"
         )
     window = min(whole(window, "window", most=math.inf), n)  # the query's own position counts
-    side = min(max(window, 64), 256)  # of a tile: a few per block of queries cover its band
+    side = min(max(window, 64), 256)  # of a tile: a few tiles per block of queries cover its band
     return _attend(Q, K, V, scale, Plan((side, side), (0 if causal else 1 - window, window - 1)))
 
 
@@ -82,12 +82,12 @@ def block_sparse_attention(
     *,
     scale: float | Tensor | None = None,
 ) -> Tensor:
-    """Attention between listed blocks of queries and keys only: the cost is that of the blocks listed.
+    """Attention between listed blocks of queries and keys only: only these blocks cost time.
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv).
     block_mask: booleans (⌈n / block_size⌉, ⌈m / block_size⌉), or with the leading axes of the scores before them:
         True where the queries of block I may attend to the keys of block J. See `longformer_blocks`, `bigbird_blocks`.
-    Raises TypeError for a block mask that is not boolean, ValueError for one that does not fit.
+    Raises TypeError if the block mask is not boolean, ValueError if it does not fit.
     """
     Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
     *lead, n, m = scores_shape(Q, K, V)
@@ -106,9 +106,9 @@ def block_sparse_attention(
 
 
 def _attend(Q: Tensor, K: Tensor, V: Tensor, scale: Any, plan: Plan, *mask: Any) -> Tensor:
-    """What the kernel computes of these, once it can rely on them: a NaN that no allowed pair reads must not meet a
-    weight of 0, so it becomes 0; scale becomes a number, as one that is a Tensor becomes part of Q."""
-    if not all(np.isfinite(np.vdot(x._data, x._data)) for x in (Q, K, V)):  # a NaN or inf is about, or nearly
+    """The kernel on inputs made safe for it. A NaN that no allowed pair reads becomes 0, because it must not meet a
+    weight of 0. scale becomes a number: if it is a Tensor, Q is multiplied by it."""
+    if not all(np.isfinite(np.vdot(x._data, x._data)) for x in (Q, K, V)):  # there is a NaN or inf, or a huge value
         busy, used = plan.seen(Q.shape[-2], K.shape[-2], *mask)
         Q, K, V = masked_fill(Q, ~busy, 0.0), masked_fill(K, ~used, 0.0), masked_fill(V, ~used, 0.0)
     if isinstance(scale, Tensor):

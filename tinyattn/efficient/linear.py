@@ -1,4 +1,4 @@
-"""Linear attention: weights φ(q)·φ(k) in place of e^(q·k), so that all the past fits into one matrix."""
+"""Linear attention: weights φ(q)·φ(k) in place of e^(q·k), so that the whole past fits into one matrix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNK = 128
 
 
 def elu_plus_one(x: TensorLike) -> Tensor:
-    """φ(x) = x + 1 for x > 0, eˣ otherwise: positive, so that weights are."""
+    """φ(x) = x + 1 for x > 0, eˣ otherwise: positive, so that the weights are positive."""
     x = as_tensor(x)
     positive = x > 0
     return where(positive, x + 1, exp(masked_fill(x, positive, 0.0)))
@@ -42,8 +42,8 @@ def linear_attention(
 
         out = φ(Q) (φ(K)ᵀ V) / φ(Q) (φ(K)ᵀ 1)
 
-    The brackets are the whole idea: (φ(Q) φ(K)ᵀ) V is n × m × d; bracketed to the right nothing is n × m. The price:
-    what is read of the past is a matrix of fixed size, φ(K)ᵀ V, in which many keys cannot be told apart.
+    The brackets are the whole idea: (φ(Q) φ(K)ᵀ) V needs an n × m matrix, φ(Q) (φ(K)ᵀ V) does not. The price: the past
+    is one matrix of fixed size, φ(K)ᵀ V. If it holds many keys, they cannot be told apart.
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv). causal: query i sees key j ≤ i + m - n.
     feature_map: φ, (..., dk) -> (..., f), ≥ 0. key_mask: booleans (..., m), True = may attend.
@@ -52,7 +52,7 @@ def linear_attention(
     Q, K, V = as_tensor(Q), as_tensor(K), as_tensor(V)
     *lead, n, m = scores_shape(Q, K, V)
     masked = None if key_mask is None else ~_key_mask(key_mask, (*lead, m))[..., None]  # (..., m, 1)
-    if masked is not None:  # before φ, as a NaN there would spoil the gradient
+    if masked is not None:  # before φ, because a NaN there would spoil the gradient
         K, V = masked_fill(K, masked, 0.0), masked_fill(V, masked, 0.0)
     q, k, v = _features(feature_map, Q), _features(feature_map, K), _single(_with_ones(V))
     if masked is not None:
@@ -71,7 +71,7 @@ def linear_attention_step(
 ) -> tuple[Tensor, Tensor]:
     """Causal linear attention as a recurrent network: one position, and a state of fixed size.
 
-        state ← state + φ(k) [v, 1]ᵀ,      out = φ(q) state, its last column dividing the others
+        state ← state + φ(k) [v, 1]ᵀ,      out = φ(q) state, whose last column divides the others
 
     q, k (..., dk), v (..., dv), state (..., f, dv + 1) or None at the start -> (out (..., dv), state).
     """
@@ -97,19 +97,19 @@ def _features(feature_map: Callable[[Tensor], Any], x: Tensor) -> Tensor:
 
 
 def _with_ones(v: Tensor) -> Tensor:
-    """[v, 1]: the sum of weights then comes out of the same product as the weighted sum."""
+    """[v, 1]: one product then gives the weighted sum, and the sum of weights in the last column."""
     return concatenate([v, np.ones((*v.shape[:-1], 1), v.dtype)], -1)
 
 
 def _normalised(sums: Tensor, dtype: Any) -> Tensor:
-    """The weighted sums over the sum of weights, the last column; zeros where that is 0."""
+    """The weighted sums divided by the sum of weights, the last column; zeros where that is 0."""
     weight = sums[..., -1:]
     out = sums[..., :-1] / masked_fill(weight, weight == 0, 1.0)
     return out.astype(dtype) if dtype == np.float16 else out
 
 
 def _single(x: Tensor) -> Tensor:
-    """Half precision as float32: sums over the past outgrow it."""
+    """Half precision as float32: sums over the past leave its range."""
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
@@ -130,8 +130,8 @@ def _key_mask(key_mask: Any, shape: tuple[int, ...]) -> Array:
 def _prefix_product(q: Array, k: Array, v: Array, offset: int) -> Any:
     """outᵢ = Σ over j ≤ i + offset of (qᵢ·kⱼ) vⱼ, with a running state Σ kⱼ vⱼᵀ in place of the sum.
 
-    Chunk by chunk: what lies before a chunk is in the state, what lies inside it is a small triangle of scores.
-    The derivatives are of the same form, so the op is its own way back:
+    Chunk by chunk: the keys before a chunk are in the state, those inside it make a small triangle of scores.
+    The derivatives have the same form, so the op is its own way back:
     dqᵢ = Σ (gᵢ·vⱼ) kⱼ over the same j;   dkⱼ = Σ (vⱼ·gᵢ) qᵢ and dvⱼ = Σ (kⱼ·qᵢ) gᵢ over the i that saw j
     """
     n, m = q.shape[-2], k.shape[-2]
@@ -154,6 +154,6 @@ def _earlier(q: Any, k: Any, v: Any, offset: int) -> Any:
 
 
 def _later(g: Any, q: Any, k: Any, v: Any, offset: int) -> Any:
-    """The prefix product from the far end: over later positions instead of earlier ones."""
+    """The prefix product from the other end: over later positions instead of earlier ones."""
     q, k, v = (x[..., ::-1, :] for x in (q, k, v))
     return on(g, _prefix_product)(q, k, v, offset)[..., ::-1, :]

@@ -1,7 +1,7 @@
 """The kernel of the exact forms: the loops of flash.py, made fast. Read flash.py first.
 
-What each trick buys: the time without it over the time with it, forward and back, one head, d = 64, float32, one thread
-(`python benchmarks/tricks.py`; the figures move by ± .02):
+What each trick gains: the time without it / the time with it, forward and back, one head, d = 64, float32, one thread
+(`python benchmarks/tricks.py`; the figures vary by ± .02):
 
     n                                                                  512  causal   2,048  causal
     tiles on the causal edge are narrow: less is computed in vain      .99    1.35    1.00    1.14
@@ -13,8 +13,8 @@ What each trick buys: the time without it over the time with it, forward and bac
     the causal edge's mask is computed once                            .99     .98    1.00    1.03
     all tiles are written into one array                              1.00     .99    1.01    1.00
 
-And it leaves out the tiles that the causal edge, the window or the block mask excludes: that is not a trick but the
-point, and what makes the others' cost n · window instead of n².
+It also leaves out the tiles that the causal edge, the window or the block mask excludes. That is not a trick but the
+purpose: a window costs n · window instead of n².
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from ..graph import Tensor
 from ..ops import masked_fill
 from ..values import Array, centred
 
-FAR = 1 << 30  # farther than any key: the end of a band that is open. FAR plus a length fits 32 bits
+FAR = 1 << 30  # farther than any key: the end of an open band. FAR plus a length fits into 32 bits
 
 
 class Plan(NamedTuple):
     """Which tiles are visited, and the scale of the scores in them."""
 
     size: tuple[int, int]  # of a tile: queries, keys
-    band: tuple[int, int] = (-FAR, FAR)  # how far a key may lie behind its query, from … to
+    band: tuple[int, int] = (-FAR, FAR)  # how far a key may lie behind its query: (least, most)
     blocks: Array | None = None  # (..., ⌈n / r⌉, ⌈m / r⌉) booleans, for tiles of r queries
-    edge: int = FAR  # most queries of a tile that a causal edge cuts
+    edge: int = FAR  # the most queries of a tile that the causal edge cuts
     scale: float = 1.0
 
     def allowed(self, rows: slice, n: int, m: int) -> Array:
@@ -94,7 +94,7 @@ class Block(NamedTuple):
 
 
 def _plain(Q: Any, K: Any, V: Any, mask: Any = None, *, plan: Plan) -> Any:
-    """What the tiles compute, with the whole matrix at once: the twin for second derivatives."""
+    """The same as the tiles, but with the whole matrix at once: the twin, for second derivatives."""
     n, m = Q.shape[-2], K.shape[-2]
     allowed = plan.allowed(slice(0, n), n, m)
     if mask is None:
@@ -118,13 +118,13 @@ def _tiled_backward(
     needs: Any,
     plan: Plan,
 ) -> tuple[Any, ...]:
-    """The way back. Each tile of P = e^(S - top) is computed again. The softmax is P / total, row by row; it is g that
-    gets divided, G = g / total, as that has fewer columns:
+    """The way back. Each tile of P = e^(S - top) is computed again. The softmax is P / total, row by row. Instead of P
+    we divide g, G = g / total, because it has fewer columns:
 
     dV = Pᵀ G,   dS = P ∘ (G Vᵀ - D),   dQ = dS K · scale,   dK = dSᵀ Q · scale,   dmask = dS
 
-    D, the row sums of P ∘ G Vᵀ over total, would need the whole row; but they are the row sums of G ∘ out. And as
-    G Vᵀ - D = [G, -D] [V, 1]ᵀ, one more column in a product subtracts them instead of one more pass over the tile.
+    D, the row sums of P ∘ G Vᵀ / total, would need the whole row, but they equal the row sums of G ∘ out. Because
+    G Vᵀ - D = [G, -D] [V, 1]ᵀ, one more column in the product subtracts them, instead of one more pass over the tile.
     """
     Q, K, V, out, top, total, kept, exponent = extra
     g, shift = centred(g.astype(out.dtype, copy=False))
@@ -145,7 +145,7 @@ def _tiled_backward(
                 if shifted:
                     S -= final
                 P = np.exp(S, out=S)
-            else:  # it was kept, with the top of its time: each row lacks a factor
+            else:  # it was kept, with the top of that time: each row lacks a factor
                 g1 = g1 * np.exp(then - final)
             dV[head][cols] += P.T @ g1[:, :-1]  # (c, r) @ (r, dv)
             v = V1[: P.shape[1]]
@@ -167,10 +167,10 @@ def _tiled_backward(
 def tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: Plan) -> tuple[Array, Any]:
     """Attention under a plan, and under a mask: booleans, or floats that are added. See flash.forward.
 
-    The maximum only keeps e^s within the dtype's range. Where |s| ≤ |q| |k| promises that already, top is just 0.
-    Where tiles are few, the first of them, two tiles' worth, are kept for the way back, with the top of their time.
-    top and total stay for the way back. (FlashAttention-2 keeps one number, their log-sum-exp top + log total; where
-    scores are large it has too few digits left for the total.)
+    The maximum only keeps e^s within the dtype's range. If |s| ≤ |q| |k| already ensures that, top is simply 0.
+    If there are few tiles, the first of them, as many scores as two tiles hold, stay for the way back, with their top.
+    top and total stay for the way back. (FlashAttention-2 keeps one number, their log-sum-exp top + log total. If
+    scores are large, it has too few digits left for the total.)
     Half precision is computed in float32 and rounded once.
     """
     dtype = np.result_type(Q, K, V, 0.0)
@@ -186,7 +186,7 @@ def tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: Plan
     kept: list[tuple[Array, Array]] = []
     tile, all_scores = math.prod(plan.size), top.size * K.shape[-2]
     budget = 2 * tile if all_scores <= 16 * tile else 0  # of scores to keep: at least an eighth of all, or none
-    # A quarter of the way to overflow, in logarithms: the sums, and gradients over them, have room as well.
+    # A quarter of the way to overflow, in logarithms: then sums, and gradients divided by them, stay in range too.
     limit = np.log(np.finfo(work).max / max(1, K.shape[-2])) / 4 if mask is None or mask.dtype == bool else 0
     for head, rows, _, tiles in _walk(Q, K, mask, plan):
         with np.errstate(invalid="ignore"):  # 0 · inf
@@ -199,7 +199,7 @@ def tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: Plan
             o, t, old = out[head][rows][part], total[head][rows][part], top[head][rows][part]  # views, to write to
             if not safe:
                 new = np.maximum(old, S.max(axis=-1, keepdims=True))
-                shift = np.where(np.isfinite(new), new, 0)  # a row that has seen nothing yet: -inf - (-inf) is NaN
+                shift = np.where(np.isfinite(new), new, 0)  # in a row that has seen nothing yet, -inf - (-inf) is NaN
                 S -= shift
                 shrink = np.exp(old - shift)
                 t *= shrink
@@ -221,12 +221,12 @@ def tiled(Q: Array, K: Array, V: Array, mask: Array | None = None, *, plan: Plan
 
 
 def _walk(Q: Array, K: Array, mask: Array | None, plan: Plan) -> Iterator[Block]:
-    """Block after block of queries, head by head. All tiles share one array in turn, but for fresh ones."""
+    """Block after block of queries, head by head. All tiles use one array in turn, except fresh ones."""
     n, m = Q.shape[-2], K.shape[-2]
     if mask is not None:
         mask = np.broadcast_to(mask, (*Q.shape[:-1], m))
     room = _room(Q, K, plan)
-    allowed = functools.cache(within)  # along the band's edge one tile looks like another
+    allowed = functools.cache(within)  # along the band's edge all tiles look alike
 
     def scores(head: Any, rows: slice, q: Array, part: slice, cols: slice, fresh: bool = False) -> Array:
         x, k = q[part], K[head][cols]
@@ -261,10 +261,10 @@ def _places(head: Any, rows: slice, m: int, offset: int, plan: Plan) -> Iterator
     else:
 
         def end(position: int) -> int:
-            """The keys before it are not too late for the queries before position."""
+            """Keys before the returned one are not too late for the query just before position."""
             return max(0, min(position - plan.band[0], m))
 
-        # Keys that are not too late for any row; then, part by part, what is left (nothing where the band has no end).
+        # Keys that are not too late for any row; then, part by part, the rest (nothing, if the band is open).
         runs = [(slice(0, r), max(0, first - plan.band[1]), end(first))]
         parts = [slice(i, min(i + plan.edge, r)) for i in range(0, r, plan.edge)]
         runs += [(part, end(first), end(first + part.stop)) for part in parts]

@@ -1,7 +1,7 @@
 """Layers, and the transformer built of them. Read cache, module, layers, attention, transformer, recurrent.
 
-Names, shapes and initial values are PyTorch's (weights are (out, in)), so that knowledge and state dicts carry over;
-interop.py has the translation. Where a layer draws random numbers, `rng` takes a generator or a seed.
+Names, shapes and initial values are PyTorch's (weights are (out, in)): what you know of it holds here, and interop.py
+translates its state dicts. If a layer draws random numbers, `rng` takes a generator or a seed.
 """
 
 from typing import Any

@@ -22,20 +22,20 @@ __all__ = ["MultiHeadAttention"]
 
 
 class MultiHeadAttention(Module):
-    """h attentions side by side, each on its own d_model/h features: heads joined, times Wo (Vaswani et al. 2017).
+    """h attentions side by side, each on its own d_model/h features; the joined heads meet Wo (Vaswani et al. 2017).
 
     mha(x) is self attention: queries, keys and values come from x, (..., n, d_model) -> (..., n, d_model).
     mha(x, context) is cross attention: keys and values come from context, (..., m, d_model).
     mask: as in `scaled_dot_product_attention`, for scores (..., h, n, m). None: no mask, except with a cache.
-    cache: a KVCache. x continues the text in it; with no mask, causally.
+    cache: a KVCache. x is the text after what the cache holds. Without a mask, attention is then causal.
     return_weights: also return the softmax of each head, (..., h, n, m), before dropout.
 
-    num_kv_heads: fewer heads for keys and values, each shared by h / num_kv_heads queries' heads (Ainslie et al. 2023).
-    rotary: base of rotary positions (10000.0, say), see `ta.rotary`; None: none.
-    attention: what computes each head, called as attention(Q, K, V, mask=…), mask only where there is one:
-        `scaled_dot_product_attention` to see its steps in a drawn graph, or one of ta.efficient, whose other arguments
-        functools.partial sets.
-    Head i owns the features i·dk … (i + 1)·dk - 1 of each projection.
+    num_kv_heads: fewer heads for keys and values; h / num_kv_heads query heads share each (Ainslie et al. 2023).
+    rotary: the base of rotary positions, e.g. 10000.0, see `ta.rotary`; None: no rotary positions.
+    attention: the function of each head, called as attention(Q, K, V, mask=…), without mask if there is none. Use
+        `scaled_dot_product_attention` to see its steps in a drawn graph, or one of ta.efficient: functools.partial
+        sets its other arguments.
+    Head i has the features i·dk … (i + 1)·dk - 1 of each projection.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class MultiHeadAttention(Module):
         cache: KVCache | None = None,
     ) -> Any:
         x = as_tensor(x)
-        source = x if context is None else as_tensor(context)  # what keys and values are made of
+        source = x if context is None else as_tensor(context)  # keys and values are made of it
         self._check(x, source, cross=context is not None, cache=checked(cache))
         Q, K, V = self._project(x, source, 0 if cache is None else len(cache))
         if cache is not None:
@@ -97,7 +97,7 @@ class MultiHeadAttention(Module):
         return (out, weights) if return_weights else out
 
     def _project(self, x: Tensor, source: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Q (..., h, n, dk), K and V (..., kv, m, dk), the first of them at position start."""
+        """Q (..., h, n, dk), K and V (..., kv, m, dk). The first query and key stand at position start."""
         Q = _split_heads(self.q_proj(x), self.num_heads)  # (..., n, d_model) -> (..., h, n, dk)
         K = _split_heads(self.k_proj(source), self.num_kv_heads)  # (..., m, d_kv) -> (..., kv, m, dk)
         V = _split_heads(self.v_proj(source), self.num_kv_heads)
@@ -107,7 +107,7 @@ class MultiHeadAttention(Module):
         return Q, K, V
 
     def _attend(self, Q: Tensor, K: Tensor, V: Tensor, mask: Mask, return_weights: bool) -> tuple[Tensor, Any]:
-        """What the heads read, (..., h, n, dk), and their weights, (..., h, n, m), or None."""
+        """What the heads return, (..., h, n, dk), and their weights, (..., h, n, m), or None."""
         group = self.num_heads // self.num_kv_heads
         if group > 1:  # queries (..., kv, group, n, dk) meet keys (..., kv, 1, m, dk)
             Q, K, V = _cut_heads(Q, group), expand_dims(K, -3), expand_dims(V, -3)
@@ -146,7 +146,7 @@ class MultiHeadAttention(Module):
             )
         if cross and (cache is not None or self.rotary is not None):
             raise ValueError(
-                "cross attention has no use for a cache or for rotary positions: both are about one "
+                "cross attention has no use for a cache or for rotary positions: both belong to one "
                 "stream of tokens. Leave them out, or leave out context"
             )
 

@@ -20,22 +20,22 @@ class _Text(NamedTuple):
     tokens: int = 0
     layers: tuple[tuple[Tensor, Tensor], ...] = ()  # K (..., m, dk), V (..., m, dv), in the order of a call
     owners: tuple[weakref.ref[Any], ...] = ()  # the layers that made them
-    padding: Array | None = None  # (B,): how many tokens on the left of each text are none
+    padding: Array | None = None  # (B,): how many places on the left of each text hold no token
 
 
 class KVCache:
     """The keys and values of the tokens read so far, for every attention layer of a model: pass it as `cache=`.
 
-    The layers are told apart by the order in which one call of the model reaches them. So a cache may be copied and
-    pickled, it goes on with a copy of the model, and one layer may stand at several depths. A call that fails, wherever
-    it fails, leaves the cache as it was. Layers that no module encloses make one call inside `with cache:`.
+    The cache knows each layer by the order in which one call of the model reaches it. So a cache may be copied and
+    pickled, a copy of the model may continue it, and one layer may stand at several depths. If a call fails anywhere,
+    the cache stays as it was. If you call layers without a module around them, put `with cache:` around one pass.
 
-    len(cache): the number of tokens read. clear() forgets them. copy() branches the text: each goes on alone.
-    select(rows): a new cache with the texts at these places of the batch, as a beam search orders them.
+    len(cache): the number of tokens read. clear() forgets them. copy() branches the text: both continue separately.
+    select(rows): a new cache with the texts at these places of the batch, e.g. in the order of a beam search.
     """
 
     _text = _Text()  # replaced as a whole, when a call has ended well
-    _ahead: _Text | None = None  # the text as the running call has read it so far; None: no call runs
+    _ahead: _Text | None = None  # the text that the running call has read so far; None: no call runs
     _depth = 0
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class KVCache:
         )
         return new
 
-    def __getstate__(self) -> dict[str, Any]:  # of copies and pickles; who made the keys is not part of the text
+    def __getstate__(self) -> dict[str, Any]:  # for copies and pickles: without the layers that made the keys
         return {"_text": self._text._replace(owners=())}
 
     # --- one call: kept when it ends well -----------------------------------------------------------
@@ -89,15 +89,15 @@ class KVCache:
         if any(n != ahead.tokens for n in lengths) or (self._text.tokens and len(lengths) != len(self._text.layers)):
             raise ValueError(
                 f"after this call the attention layers would hold {lengths} keys for {ahead.tokens} tokens, "
-                f"after {len(self._text.layers)} layers before: a call reaches each layer once, with all its tokens"
+                f"and {len(self._text.layers)} layers had keys before: a call reaches each layer once, with all tokens"
             )
         self._text = ahead
 
     def advance(self, tokens: int, padding: Any = None) -> Array | None:
-        """The running call reads so many tokens. Returns the padding of each text, (B,), or None where there is none.
+        """The running call reads so many tokens. Returns the padding of each text, (B,), or None if there is none.
 
-        padding: given with the first piece of the texts, and remembered. Attention layers call this themselves; a model
-        without any does it so that len(cache) counts its tokens.
+        padding: given with the first piece of the texts, and remembered. Attention layers call this themselves. A model
+        without any calls it so that len(cache) counts its tokens.
         """
         if self._ahead is None:
             with self:
@@ -110,9 +110,9 @@ class KVCache:
         return self._ahead.padding
 
     def join(self, layer: Any, K: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values of the whole text, (..., m, dk) and (..., m, dv): those kept, then the new ones.
+        """The keys and values of the whole text, (..., m, dk) and (..., m, dv): first the stored ones, then the new.
 
-        layer: the module, an attention layer, that made the new ones.
+        layer: the attention layer that made the new ones.
         """
         if self._ahead is None:
             with self:
@@ -124,7 +124,7 @@ class KVCache:
             owner = self._text.owners[i]() if self._text.owners else None
             if owner is not None and owner is not layer and not _alike(owner, layer):
                 raise ValueError(
-                    f"attention layer {i} of this text was another one: a cache is of one model. Where you call its "
+                    f"attention layer {i} of this text was another one: a cache belongs to one model. If you call its "
                     "layers one by one, put `with cache:` around them"
                 )
             if old_K.shape[:-2] != K.shape[:-2]:
@@ -138,18 +138,18 @@ class KVCache:
 
 
 def checked(cache: Any) -> KVCache | None:
-    """cache itself. TypeError for what is neither a cache nor None."""
+    """cache itself. TypeError if it is neither a cache nor None."""
     if cache is not None and not isinstance(cache, KVCache):
         raise TypeError(f"cache = {told(cache)}: it must be a KVCache, cache = ta.nn.KVCache(), or None")
     return cache
 
 
 def left_padding(padding: Any, tokens: int) -> Array:
-    """padding as (B,) integers: how many of these tokens are none, on the left of each text."""
+    """padding as (B,) integers: how many of these places, on the left of each text, hold no token."""
     counts = integers(padding, "padding")
     if counts.ndim != 1 or not ((counts >= 0) & (counts < tokens)).all():
         raise ValueError(
-            f"padding = {told(counts)}: for each text it counts the tokens on its left that are none, from 0 to "
+            f"padding = {told(counts)}: for each text it counts the places on its left without a token, from 0 to "
             f"{tokens - 1}"
         )
     return counts.astype(np.intp)

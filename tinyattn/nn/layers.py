@@ -1,4 +1,4 @@
-"""Layers that work at each position alone: maps, norms, dropout, feed-forwards; and positions themselves."""
+"""Layers that work on each position alone: linear maps, norms, dropout, feed-forwards; and the positions themselves."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Dropout(Module):
 
 
 class FeedForward(Module):
-    """down(activation(up(x))), at each position alone: (..., d_model) -> d_ff -> d_model; d_ff is 4 d_model if None."""
+    """down(activation(up(x))), at each position alone: (..., d_model) -> d_ff -> d_model. d_ff=None: 4 · d_model."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class SwiGLU(Module):
 
 
 def sinusoidal_positions(n: int, d_model: int) -> Array:
-    """(n, d_model), to be added to n embeddings: sines and cosines of wavelengths from 2π to 10,000 · 2π.
+    """(n, d_model), to add to n embeddings: sines and cosines with wavelengths from 2π to 10,000 · 2π.
 
     (Vaswani et al. 2017, section 3.5.) [t, 2i] = sin(t / 10000^(2i / d_model)), [t, 2i + 1] = cos of the same.
     """
@@ -146,8 +146,8 @@ def sinusoidal_positions(n: int, d_model: int) -> Array:
 class LearnedPositions(Module):
     """x + weight[start : start + n]: a learned vector per position, (..., n, d_model) -> the same shape.
 
-    start: where x begins, one number, or one for each text of x (B, n, d_model); tokens before position 0 get vector 0.
-    Raises IndexError beyond position context - 1.
+    start: the position where x begins, one number, or one for each text of x (B, n, d_model). Tokens before position 0
+    get the vector of position 0. Raises IndexError beyond position context - 1.
     """
 
     def __init__(self, context: int, d_model: int, *, rng: Rng = None) -> None:

@@ -1,4 +1,4 @@
-"""A module: parameters, and modules in it, under their names."""
+"""A module: it holds parameters, and other modules, by name."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ OWN = ("training", "_set_by_calls", "_listed")  # what Module itself keeps in a 
 class Module:
     """A part of a model: its parameters are Tensors, its parts Modules. A subclass computes in `forward`.
 
-    Both are found in attributes, and in lists, tuples, dictionaries, dataclasses of these, however deep; each counts
-    once, so a part may know the whole. A parameter is a leaf (no op made it) that was an attribute before the module
-    was called, or that requires gradients in such a container. What `forward` sets is no parameter.
+    Both are found in attributes, and in lists, tuples, dictionaries and dataclasses, however deep. Each counts once, so
+    a part may refer to the whole. A parameter is a leaf (no op made it): an attribute that was set before the module
+    was called, or a tensor in such a container that requires gradients. What `forward` sets is no parameter.
     """
 
     training = True
     _set_by_calls: frozenset[str] = frozenset()  # the attributes that forward() has set
-    _listed: frozenset[Tensor] = frozenset()  # parameters met in lists, tuples, dictionaries: still so when frozen
+    _listed: frozenset[Tensor] = frozenset()  # parameters found in such containers: they stay parameters when frozen
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
             cls.__init__ = habits.explained(cls.__init__)  # type: ignore[method-assign]
 
-    if not TYPE_CHECKING:  # who checks types sees the names that are there
+    if not TYPE_CHECKING:  # a type checker sees only the names that exist
 
         def __getattr__(self, name: str) -> Any:
             raise habits.no_attribute(f"a {type(self).__name__}", name, dir(self), habits.MODULE)
@@ -109,7 +109,7 @@ class Module:
                 todo.pop()
 
     def _find(self, name: str) -> Tensor | None:
-        """The parameter of that name; one that is shared has several."""
+        """The parameter of that name; a shared parameter has several names."""
         found = None
         for path, part in self._parts():
             if isinstance(part, Tensor):
@@ -128,7 +128,7 @@ class Module:
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """(dotted name, parameter), each parameter once, as in 'blocks.0.attention.q_proj.weight'.
 
-        Raises ValueError where two have one name, as those of {"a.b": …} and {"a": {"b": …}}.
+        Raises ValueError if two have the same name, as in {"a.b": …} and {"a": {"b": …}}.
         """
         names = set()
         for name, part in self._walk():
@@ -148,7 +148,7 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the parameters from arrays by name; each keeps its own dtype.
 
-        Raises ValueError on missing or unexpected names, wrong shapes and what is no number; then nothing is changed.
+        Raises ValueError for missing or unexpected names, wrong shapes, and what is no number; it then changes nothing.
         """
         if not isinstance(state, Mapping):
             raise TypeError(f"a state is a dictionary of arrays by name, as state_dict() gives, not {told(state)}")
@@ -214,7 +214,7 @@ class Module:
         return _text(self._tree(set()))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the same tree, its parts to be opened."""
+        """What a notebook shows: the same tree, whose parts can be opened."""
         return _html(self._tree(set()))
 
     def _tree(self, seen: set[Module]) -> tuple[str, list[Any]]:
@@ -248,7 +248,7 @@ def _html(tree: tuple[str, list[Any]]) -> str:
 
 
 def _inside(name: str, value: Any) -> Iterator[tuple[str, Tensor | Module]]:
-    """(path, part) for the tensors and modules in a value: itself, or what a container of containers holds."""
+    """(path, part) for the tensors and modules in a value: the value itself, or what it holds, however deep."""
     todo, seen = [(name, value)], set()
     while todo:
         path, value = todo.pop()
@@ -260,7 +260,7 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Tensor | Module]]:
                 todo += [(f"{path}.{key}", item) for key, item in reversed(items)]
         elif any(isinstance(x, (Tensor, Module)) for x in _nameless(value)):
             raise TypeError(
-                f"{path} holds parameters or modules in a {type(value).__name__}, where they have no place and no "
+                f"{path} holds parameters or modules in a {type(value).__name__}, in which they have no order or no "
                 "name: use a list, a tuple or a dictionary"
             )
 

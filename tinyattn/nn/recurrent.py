@@ -1,4 +1,4 @@
-"""Before attention: recurrent networks, which keep all that they have read in one vector of fixed size."""
+"""Before attention: recurrent networks. They keep all that they have read in one vector of fixed size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["GRU", "RNN"]
 
 
 class RNN(Module):
-    """A recurrent network (Elman 1990): h = tanh(Wx x + bx + Wh h + bh), all that was read in one vector of fixed size.
+    """A recurrent network (Elman 1990): h = tanh(Wx x + bx + Wh h + bh). The vector h holds all that was read.
 
     x (B, T, d_in) -> all states (B, T, d_hidden); the last one, [:, -1], is the summary.
     """
@@ -43,7 +43,7 @@ class RNN(Module):
         if state.shape != (B, self.state.weight.shape[1]):
             raise ValueError(f"h of shape {state.shape}: it is the state before, {(B, self.state.weight.shape[1])}")
         states = []
-        stride = math.isqrt(T) or 1  # cut in two stages: a slice's gradient is as large as what it was cut from
+        stride = math.isqrt(T) or 1  # cut in two stages, because a slice's gradient is as large as the array it is from
         for piece in split(projected, range(stride, T, stride), axis=1):
             for t in range(piece.shape[1]):
                 state = self.step(piece[:, t], state)

@@ -1,4 +1,4 @@
-"""The transformer: blocks of attention and feed-forward, and a language model built of them."""
+"""The transformer: blocks of attention and feed-forward, and a language model made of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["GPT", "TransformerBlock"]
 
 
 def attend(layer: Module, *inputs: Any, maps: list[Tensor] | None, **options: Any) -> Any:
-    """layer(*inputs, **options); where maps is a list, the layer is asked for its weights, and they are added to it."""
+    """layer(*inputs, **options). If maps is a list, the layer also returns its weights, and they are appended to it."""
     if maps is None:
         return layer(*inputs, **options)
     out, *weights = layer(*inputs, return_weights=True, **options)
@@ -34,12 +34,12 @@ def attend(layer: Module, *inputs: Any, maps: list[Tensor] | None, **options: An
 class TransformerBlock(Module):
     """Attention, then a feed-forward, each added to its input: x + layer(norm(x)); post-norm: norm(x + layer(x)).
 
-    (Vaswani et al. 2017; pre-norm: Xiong et al. 2020.) block(x, mask=…, cache=…) is an encoder's block, or with a
-    causal mask a GPT's. With cross=True, block(x, context, mask=…, context_mask=…) is a decoder's: between the
-    two, x attends to context.
+    (Vaswani et al. 2017; pre-norm: Xiong et al. 2020.) block(x, mask=…, cache=…) is a block of an encoder, or, with a
+    causal mask, of a GPT. With cross=True, block(x, context, mask=…, context_mask=…) is a block of a decoder: between
+    attention and feed-forward, x attends to context.
     norm: makes a norm for d_model features: LayerNorm, RMSNorm, or a function that sets their options.
     attention, feed_forward: modules to use instead of MultiHeadAttention(d_model, num_heads), FeedForward(d_model).
-    return_weights: also return the attention weights of each head, (..., h, n, m), those of cross attention last.
+    return_weights: also return the attention weights of each head, (..., h, n, m); those of cross attention come last.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class GPT(Module):
 
     (Radford et al. 2019.) context: the longest text it can read, in tokens.
     tied: the output layer is the embedding table, transposed.
-    positions: learned ones are added to the embeddings; False where the blocks bring their own (rotary).
-    block: a function that makes each block; norm: makes the last norm, and those of the default blocks.
+    positions: True: learned ones are added to the embeddings. False: the blocks have their own (rotary).
+    block: a function that makes each block. norm: it makes the last norm, and those of the default blocks.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ class GPT(Module):
         cache: KVCache | None = None,
         return_weights: bool = False,
     ) -> Any:
-        """padding: (B,) integers, how many tokens on the left of each text are none: nobody attends to them, and the
-            positions count from the first real token. With a cache, given with the first piece of the texts.
+        """padding: (B,) integers, how many places on the left of each text hold no token: nobody attends to them, and
+            positions count from the first real token. With a cache, give it with the first piece of the texts.
         return_weights: also return the attention weights of each layer, a list of (B, h, T, m).
         """
         ids = integers(ids, "ids")
@@ -183,7 +183,7 @@ class GPT(Module):
         padding: ArrayLike | None = None,
         rng: Rng = None,
     ) -> Array:
-        """Continue texts: ids (B, T) -> (B, T + max_new_tokens). As `stream`, all at once."""
+        """Continue texts: ids (B, T) -> (B, T + max_new_tokens). The same as `stream`, but all at once."""
         options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "padding": padding, "rng": rng}
         new = [tokens[:, None] for tokens in self.stream(ids, max_new_tokens, **options)]
         return np.concatenate([integers(ids, "ids"), *new], axis=1)
@@ -201,8 +201,8 @@ class GPT(Module):
         """Yield the next tokens (B,), drawn from softmax(logits / temperature), one step at a time, with a KV cache.
 
         temperature: 0 takes the likeliest token. top_k: only the k likeliest are drawn from.
-        padding: (B,), the tokens on the left of each text that are none: so texts of several lengths go in one batch.
-        Dropout is off. Where the context is full, the newer half of it is read again and the rest forgotten.
+        padding: (B,), the places on the left of each text without a token, so that texts of several lengths make one
+        batch. Dropout is off. When the context is full, its newer half is read again and the rest is forgotten.
         Raises ValueError if the logits are NaN or infinite (-inf alone forbids a token).
         """
         ids, rng = integers(ids, "ids"), generator(rng)
@@ -252,5 +252,5 @@ def _draw(logits: Array, temperature: float, top_k: int | None, rng: np.random.G
     if top_k is not None and top_k < logits.shape[-1]:
         logits = np.where(logits < np.partition(logits, -top_k, axis=-1)[:, -top_k, None], -np.inf, logits)
     noise = rng.gumbel(size=logits.shape)  # argmax of logits + Gumbel noise is a draw from their softmax
-    with np.errstate(over="ignore"):  # at a temperature near 0: all but the likeliest to -inf
+    with np.errstate(over="ignore"):  # at a temperature near 0 all but the likeliest become -inf
         return np.asarray(((logits - best) / temperature + noise).argmax(-1))
