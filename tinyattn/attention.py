@@ -33,21 +33,21 @@ def scaled_dot_product_attention(
     dropout: float = 0.0,
     rng: Rng = None,
 ) -> Any:
-    """softmax(Q Kᵀ · scale) V: each query's mean of the values, weighted by how well the keys match it.
+    """softmax(Q Kᵀ · scale) V: for each query a mean of the values, weighted by how well their keys match it.
 
     Q (..., n, dk), K (..., m, dk), V (..., m, dv) -> (..., n, dv); leading axes broadcast. Arrays or Tensors.
-    mask: boolean, True = may attend; or floats, added to the scores (a Tensor gets its gradient). Of shape (n, m), or
-        of the scores' rank. A query that may attend to nothing gets zeros, and no gradient.
-    scale: 1/√dk unless given; 1.0 takes the scaling away.
+    mask: booleans, True = may attend; or floats, added to the scores (a Tensor gets its gradient). Its shape is (n, m),
+        or it has as many axes as the scores. A query that may attend to nothing gets zeros, and no gradient.
+    scale: 1/√dk unless given; 1.0 switches scaling off.
     return_weights: also return the softmax, (..., n, m), before dropout; rows are queries and sum to 1.
-    dropout: the probability with which each weight is zeroed, see `ta.dropout`.
-    A NaN in a key or value that nobody may attend is harmless. Else a key's reaches the rows that may attend it, and
-    a value's every row, as 0 · NaN is NaN.
+    dropout: each weight is zeroed with this probability, see `ta.dropout`.
+    A NaN in a key or value that no query may attend to is harmless. Otherwise a NaN in a key makes each row NaN that
+    may attend to it, and a NaN in a value makes every row NaN, because 0 · NaN is NaN.
     """
     dropout = number(dropout, "dropout", 0, 1)
     Q, K, V, scale, allowed, bias = _prepare(Q, K, V, scale, mask)
     half = Q._data.dtype is K._data.dtype is V._data.dtype is HALF
-    if half:  # scores may leave its range before they are scaled: in float32, and rounded at the end
+    if half:  # scores may leave its range before they are scaled: compute in float32, and round at the end
         Q, K, V = (x.astype(np.float32) for x in (Q, K, V))
     scores = Q @ K.mT  # (..., n, dk) @ (..., dk, m) -> (..., n, m)
     masked = scaled = scores * scale
@@ -60,13 +60,13 @@ def scaled_dot_product_attention(
     out = kept @ V  # (..., n, m) @ (..., m, dv) -> (..., n, dv)
     if half:
         out, weights = out.astype(np.float16), weights.astype(np.float16)
-    scores.name, masked.name, scaled.name = "scores", "masked", "scaled"  # of two names for one tensor the later stays
+    scores.name, masked.name, scaled.name = "scores", "masked", "scaled"  # if two are one tensor, the later name stays
     kept.name, weights.name, out.name = "kept", "weights", "output"
     return (out, weights) if flag(return_weights, "return_weights") else out
 
 
 class Inputs(NamedTuple):
-    """What attention works on: tensors that fit together. allowed and bias come from the mask, each may be None."""
+    """What attention works on: tensors that fit together. allowed and bias come from the mask; each may be None."""
 
     Q: Tensor
     K: Tensor
@@ -100,7 +100,7 @@ def _prepare(Q: TensorLike, K: TensorLike, V: TensorLike, scale: Any, mask: Mask
 
 
 def scores_shape(Q: Tensor, K: Tensor, V: Tensor) -> Shape:
-    """(..., n, m), the shape of Q Kᵀ; ValueError where Q, K and V do not fit together."""
+    """(..., n, m), the shape of Q Kᵀ; ValueError if Q, K and V do not fit together."""
     q, k, v = Q.shape, K.shape, V.shape
     if min(len(q), len(k), len(v)) < 2:
         problem = "each needs rows of vectors, (..., length, width); for one vector use x[None]"
@@ -136,10 +136,10 @@ def fused_attention(
     dropout: float = 0.0,
     rng: Rng = None,
 ) -> Any:
-    """`scaled_dot_product_attention` as a single op: the same answer sooner, in one (..., n, m) array instead of four.
+    """`scaled_dot_product_attention` as a single op: the same answer faster, in one (..., n, m) array instead of four.
 
-    It cannot show its steps in a graph. They are still taken for return_weights, dropout, a scale that is no number, a
-    float mask, and a mask with more leading axes than Q Kᵀ.
+    It cannot show its steps in a graph. It goes step by step all the same for return_weights, dropout, a scale that is
+    no number, a float mask, and a mask with more leading axes than Q Kᵀ.
     """
     if number(dropout, "dropout", 0, 1) == 0 and not (return_weights or isinstance(scale, (Tensor, np.ndarray))):
         q, k, v, factor, allowed, bias = _prepare(Q, K, V, scale, mask)
@@ -159,7 +159,7 @@ def _attention_pullback(
 ) -> tuple[Array, Array, Array]:
     """With W = E r, h = g r:   dV = Eᵀ h,  dS = E · (h Vᵀ - Σ h · out),  dQ = scale · dS K,  dK = scale · dSᵀ Q
 
-    The softmax's Σⱼ dWᵢⱼ Wᵢⱼ is Σ g · out of row i: dW = g Vᵀ and out = W V.
+    The softmax's rule needs Σⱼ dWᵢⱼ Wᵢⱼ. It equals Σ g · out of row i, because dW = g Vᵀ and out = W V.
     """
     E, r = extra
     h = g * r
@@ -174,25 +174,25 @@ def _attention_pullback(
 
 @op(pull=_attention_pullback, twin=_attention_composed, wide=True)
 def _attention(Q: Array, K: Array, V: Array, scale: float, allowed: Array | None) -> tuple[Array, Any]:
-    """E V · r with E = e^(S - max S), r = 1 / Σ E: the softmax divides at the end, n · dv numbers instead of n · m."""
+    """E V · r with E = e^(S - max S), r = 1 / Σ E. The softmax divides at the end: n · dv numbers instead of n · m."""
     E = np.matmul(Q * scale, K.mT)  # (..., n, dk) @ (..., dk, m) -> (..., n, m); scores S, turned into E in place
     if allowed is not None:
         np.copyto(E, -np.inf, where=~allowed)
     E -= E.max(-1, keepdims=True, initial=np.finfo(E.dtype).min)
     np.exp(E, out=E)
-    r = 1 / np.maximum(E.sum(-1, keepdims=True), 1)  # Σ ≥ e⁰ = 1, unless all is masked and Σ = 0
+    r = 1 / np.maximum(E.sum(-1, keepdims=True), 1)  # Σ ≥ e⁰ = 1; only if all is masked, Σ = 0
     out = _matmul_as(Q, E, V)
     out *= r
     return out, (E, r)
 
 
 def _leading(x: Any, y: Any) -> Shape:
-    """The leading axes of x @ y. (Where they are equal, broadcast_shapes would take longer than the product.)"""
+    """The leading axes of x @ y. (If they are equal, broadcast_shapes would take longer than the product.)"""
     lead = x.shape[:-2]
     return lead if lead == y.shape[:-2] else np.broadcast_shapes(lead, y.shape[:-2])
 
 
 def _matmul_as(like: Array, x: Array, y: Array) -> Array:
-    """x @ y in the memory layout of `like`: heads that are views of one array then join without a copy."""
+    """x @ y in the memory layout of `like`: if heads are views of one array, they then join without a copy."""
     fits = like.shape == (*_leading(x, y), x.shape[-2], y.shape[-1])
     return np.matmul(x, y, out=np.empty_like(like, dtype=np.result_type(x, y)) if fits else None)

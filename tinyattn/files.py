@@ -1,4 +1,4 @@
-"""Files that keep what was learned: state dicts as .npz or .safetensors, never pickle."""
+"""Files for what was learned: state dicts as .npz or .safetensors, never pickle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def save(state: Any, path: str | os.PathLike[str]) -> None:
     """Write a state dict, or that of a module or optimiser, to a .npz or .safetensors file (by the path's suffix).
 
     The file appears complete or not at all, also if several programs write to one path. Raises ValueError for another
-    suffix or a name that the format cannot hold, TypeError for what is no array of numbers. Never pickle.
+    suffix or a name that the format cannot hold, TypeError if a value is no array of numbers. Never pickle.
     """
     suffix = _suffix(path)
     if not isinstance(state, Mapping) and not hasattr(state, "state_dict"):
@@ -77,8 +77,8 @@ TAG = b"tinyattn crc32 "  # and 8 digits: the archive's comment
 
 
 def _write_npz(arrays: dict[str, Array], file: BinaryIO) -> None:
-    """As np.savez, which takes some names for its own arguments. The comment is a checksum of all bytes before it."""
-    import zipfile  # here: it and what it brings are a tenth of `import tinyattn`
+    """As np.savez, but any name is allowed. The archive's comment is a checksum of all bytes before it."""
+    import zipfile  # here, because it would be a tenth of the time of `import tinyattn`
 
     with zipfile.ZipFile(file, "w") as archive:
         for name, a in arrays.items():
@@ -95,7 +95,7 @@ def _write_npz(arrays: dict[str, Array], file: BinaryIO) -> None:
 
 
 def _read_npz(file: BinaryIO) -> dict[str, Array]:
-    """Arrays by name. Each member is read to its end, where zipfile compares its checksum."""
+    """Arrays by name. Each member is read to its end, because there zipfile compares its checksum."""
     import zipfile
 
     size = file.seek(0, os.SEEK_END)
@@ -106,7 +106,7 @@ def _read_npz(file: BinaryIO) -> dict[str, Array]:
         raise ValueError("its checksum differs")
     arrays: dict[str, Array] = {}
     with zipfile.ZipFile(file) as archive:
-        count = int.from_bytes(tail[-12:-10], "little")  # what an archive without a comment says of itself
+        count = int.from_bytes(tail[-12:-10], "little")  # of members, as an archive without a comment states it
         if not archive.comment and count not in (len(archive.infolist()), 0xFFFF):
             raise ValueError(f"{len(archive.infolist())} of {count} arrays are found")
         for info in archive.infolist():
@@ -116,7 +116,7 @@ def _read_npz(file: BinaryIO) -> dict[str, Array]:
             with archive.open(info) as member:
                 arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
                 if member.read(1):
-                    raise ValueError(f"{name!r} goes on after its last number")
+                    raise ValueError(f"{name!r} continues after its last number")
     return arrays
 
 
@@ -172,9 +172,9 @@ DTYPES = {"BOOL": "?", "BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8"} 
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file beside path, to be written. If nothing is raised it takes path's place and keeps its permissions.
+    """A file beside path, to write to. If nothing is raised, it replaces path and keeps path's permissions.
 
-    It is locked while it is written: one that no program holds is a leftover of a save that was killed, and is removed.
+    It is locked while it is written. If such a file is not locked, its save was killed: it is removed.
     """
     for old in path.parent.glob(".tinyattn-*.part"):
         with contextlib.suppress(OSError), open(old, "rb") as leftover:
@@ -184,7 +184,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         part = path.with_name(f".tinyattn-{os.urandom(8).hex()}.part")
         file = open(part, "x+b")  # noqa: SIM115
         _lock(file)
-        if part.exists():  # else it was taken for a leftover, in the moment before it was locked
+        if part.exists():  # else another save removed it, in the moment before it was locked
             break
         file.close()
     try:
@@ -201,7 +201,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _lock(file: BinaryIO, wait: bool = True) -> bool:
-    """Whether the file is ours now. Where locks are missing, one that is an hour old belongs to nobody."""
+    """Whether the file is ours now. If the system has no locks, a file that is an hour old belongs to nobody."""
     if fcntl is None:
         return time.time() - os.fstat(file.fileno()).st_mtime > 3600
     try:

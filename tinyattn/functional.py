@@ -1,7 +1,7 @@
-"""What is composed of ops: activations, normalisation, losses. Where speed asks for it, fused.
+"""Functions composed of ops: activations, normalisation, losses. Some are also fused, for speed.
 
 A fused function stands beside its plain composition and must equal it. The engine runs the fused way back
-for gradients, and differentiates the composition where the gradient itself is to be differentiated.
+for gradients. If the gradient is to be differentiated in turn, it differentiates the composition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm",
 
 
 def floating(x: TensorLike) -> Tensor:
-    """x as a tensor of floats: integers and booleans become float64, for their own dtype would cut results off."""
+    """x as a tensor of floats. Integers and booleans become float64: their own dtype would cut results off."""
     t = as_tensor(x)
     return t if t._data.dtype.kind == "f" else t.astype(float)
 
@@ -97,7 +97,7 @@ def _embedding(weight: Array, ids: Array) -> Any:
 
 @op(lambda g, out, rows, ids, vocab: g[ids], wide=True)
 def _add_rows(rows: Array, ids: Array, vocab: int) -> Any:
-    """Zeros (vocab, d) with each row added at its id; sorted first, far faster than np.add.at.   drows = g[ids]"""
+    """Zeros (vocab, d) with each row added at its id. Sorting first is far faster than np.add.at.   drows = g[ids]"""
     order = np.argsort(ids, axis=None)
     used, starts = np.unique(ids.ravel()[order], return_index=True)
     dtype = np.float32 if rows.dtype == np.float16 else rows.dtype
@@ -110,7 +110,7 @@ def _add_rows(rows: Array, ids: Array, vocab: int) -> Any:
 def dropout(x: TensorLike, p: float, training: bool = True, rng: Rng = None) -> Tensor:
     """Each element zeroed with probability p, the rest divided by 1 - p, so that the mean is unchanged.
 
-    (Srivastava et al. 2014.) Nothing happens unless training. rng: a seed or generator, to get the same ones again.
+    (Srivastava et al. 2014.) Without training, x is returned. rng: a seed or generator, to zero the same ones again.
     """
     p, t = number(p, "the probability p", 0, 1), floating(x)
     if p == 0 or not flag(training, "training"):
@@ -158,7 +158,7 @@ def _gelu_pullback(g: Array, out: Array, x: Array, *, extra: Array, needs: Any) 
 
 @op(pull=_gelu_pullback, twin=gelu_composed, wide=True)
 def _gelu_tanh(x: Array) -> tuple[Array, Array]:
-    """x s with s = (1 + tanh u) / 2 = 1 / (1 + e^(-2u)), for e^x is faster than tanh x."""
+    """x s with s = (1 + tanh u) / 2 = 1 / (1 + e^(-2u)), because e^x is faster than tanh x; until exp, s holds -2u."""
     with np.errstate(over="ignore"):  # to inf, far left: s = 0
         s = np.multiply(x, x, out=np.empty_like(x, dtype=np.result_type(x, np.float16)))
         s *= -2 * _A * _C
@@ -171,7 +171,7 @@ def _gelu_tanh(x: Array) -> tuple[Array, Array]:
 
 
 def _bell(x: Any) -> Any:
-    """e^(-x²/2) / √(2π), the slope of Φ. (Beyond 40 it is 0, and x² might be out of range.)"""
+    """e^(-x²/2) / √(2π), the slope of Φ. (Beyond |x| = 40 it is 0, and x² could be out of range.)"""
     return np.exp(-0.5 * np.minimum(np.abs(x), 40.0) ** 2) / math.sqrt(2 * math.pi)
 
 
@@ -228,7 +228,7 @@ def _layer_norm_pullback(
 @op(pull=_layer_norm_pullback, twin=layer_norm_composed, wide=True)
 def _layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> tuple[Array, Any]:
     y = x - _row_mean(x)  # two passes: mean(x²) - mean(x)² would cancel for a large mean
-    y -= _row_mean(y)  # a large mean was rounded: what is left of it
+    y -= _row_mean(y)  # a large mean was rounded: subtract what is left of it
     y, r = _unit(y, eps, out=y)
     out = y * weight
     out += bias
@@ -236,7 +236,7 @@ def _layer_norm(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> tupl
 
 
 def _unit(x: Array, eps: float, out: Array | None = None) -> tuple[Array, Array]:
-    """x r and r = 1/√(mean x² + ε). Where squares leave the range: of x / 2ᵉ and ε / 4ᵉ, which gives the same x r."""
+    """x r and r = 1/√(mean x² + ε). If squares leave the range, computed from x / 2ᵉ and ε / 4ᵉ: x r is the same."""
     if eps > 1e-30 and squares_fit(x):
         r = 1 / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps)
         return np.multiply(x, r, out=out), r
@@ -246,7 +246,7 @@ def _unit(x: Array, eps: float, out: Array | None = None) -> tuple[Array, Array]
 
 
 def _row_mean(x: Array) -> Any:
-    """The mean over the last axis, kept as length 1: as a matrix product, several times faster than np.mean."""
+    """The mean over the last axis, kept as length 1. A matrix product is several times faster than np.mean."""
     d = x.shape[-1]
     return x @ np.full((d, 1), 1 / max(d, 1), np.result_type(x, np.float16))
 
@@ -288,8 +288,8 @@ def _rms_norm(x: Array, weight: Array, eps: float) -> tuple[Array, Any]:
 def rotary(x: TensorLike, start: int = 0, base: float = 10000.0) -> Tensor:
     """Turn each pair of features (i, i + d/2) of the vector at position t by the angle t / base^(2i/d).
 
-    (Su et al. 2021.) (..., n, d) with even d, positions start … start + n - 1 -> the same shape. A dot product of a
-    query and a key so turned depends on their positions by the difference alone. The pairs are halves, as in Hugging
+    (Su et al. 2021.) (..., n, d) with even d, positions start … start + n - 1 -> the same shape. The dot product of a
+    turned query and a turned key depends only on the difference of their positions. The pairs are halves, as in Hugging
     Face's Llama; models that pair neighbours, (2i, 2i + 1), have the rows of Wq and Wk in another order.
     """
     x, start = floating(x), whole(start, "start", -LARGEST)
@@ -325,7 +325,7 @@ def cross_entropy(logits: TensorLike, targets: TensorLike, ignore_index: int = -
     """The mean of -log softmax(logits)[target]: (..., C), (...) integers -> ().   dlogits = (p - onehot) / N
 
     Targets equal to ignore_index do not count. Raises TypeError for targets that are not integers, IndexError for
-    classes outside 0 … C - 1, ValueError for wrong shapes and where nothing is left to count.
+    classes outside 0 … C - 1, ValueError for wrong shapes and if no target counts.
     """
     logits = floating(logits)
     if not logits.ndim:

@@ -1,9 +1,9 @@
-"""Finite differences: the derivative as the definition has it, to hold the engine's against.
+"""Finite differences: the derivative by its definition, to compare the engine's with.
 
     dL/dx ≈ (L(x + h) - L(x - h)) / 2h        with L = Σ c · f(x), c random
 
-Central, since its error falls with h². Random c, since a plain sum hides mistakes: a softmax sums to 1 whatever
-its input, so the sum's gradient is 0 and every multiple of it looks right.
+Central, because its error falls with h². Random c, because a plain sum hides mistakes: a softmax sums to 1 for every
+input, so the gradient of the sum is 0, and a wrong rule that is a multiple of the right one gives 0 as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERY_ELEMENT = 1000  # an input with more elements is checked at 100 of them an
 
 
 class GradcheckError(AssertionError):
-    """A gradient that differs from its finite difference; the message says where, by how much, and what it may be."""
+    """A gradient differs from its finite difference. The message says where, by how much, and what the cause may be."""
 
 
 @explained
@@ -44,8 +44,8 @@ def gradcheck(
     f takes the inputs as Tensors and returns a Tensor or a tuple of them; inputs: a Tensor or array, or several. Inputs
     that are no floats (token ids, a mask) are handed to f as they are.
     h = eps · max(1, |x|). An element passes if |rule - difference| ≤ rtol · |difference| + atol · min(1, largest) +
-    what rounding explains. With float32 or float16 inside: longer steps, and an rtol, atol of at least 1e-3, 1e-5.
-    Inputs of more than 1,000 elements: 100 elements and 10 random directions, and a warning that says so.
+    rounding; largest is the largest gradient. If f computes in float32 or float16, steps are longer, rtol is at least
+    1e-3, atol at least 1e-5. Of more than 1,000 elements, 100 and 10 random directions are checked, with a warning.
     Raises GradcheckError (or returns False), TypeError if no input is a float, ValueError if f gives two answers.
     """
     try:
@@ -67,9 +67,9 @@ def gradgradcheck(
     rtol: float = 1e-5,
     raise_exception: bool = True,
 ) -> bool:
-    """Gradcheck of the gradient: second derivatives, for the inputs and for the cotangents. As `gradcheck`.
+    """Gradcheck of the gradient: second derivatives, for the inputs and for the cotangents. Options as in `gradcheck`.
 
-    The gradient that can be differentiated must also be the usual one: a fused op computes the two in different ways.
+    The gradient under create_graph must also equal the usual one: a fused op computes the two in different ways.
     """
     f, inputs, names = _of_floats(f, inputs)
     eps, atol, rtol = _settings(eps, atol, rtol)
@@ -139,7 +139,7 @@ def _outputs(f: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Tensor, .
 
 
 def _gradient(output: Tensor, x: Tensor, create_graph: bool = False) -> Tensor:
-    """d(output)/dx, or zeros where output does not depend on x."""
+    """d(output)/dx, or zeros if output does not depend on x."""
     return grad(output, x, create_graph=create_graph, retain_graph=True, materialize_grads=True)[0]
 
 
@@ -151,7 +151,7 @@ def _coarsest(output: Tensor) -> np.dtype[Any]:
 
 
 def _tolerances(dtype: np.dtype[Any], rtol: float, atol: float) -> tuple[float, float]:
-    """What float64 is held to, or what coarser floats can be held to."""
+    """The tolerances for float64, or those that coarser floats can meet."""
     return (rtol, atol) if np.finfo(dtype).eps < 1e-10 else (max(rtol, 1e-3), max(atol, 1e-5))
 
 
@@ -195,7 +195,7 @@ def _check(
 
 
 def _largest_term(loss: Tensor) -> float:
-    """max Σ |t · dL/dt| over all t on the way to L: a digit that rounding took from t is missing in L, times dL/dt."""
+    """max Σ |t · dL/dt| over all t on the way to L: rounding t is an error ε t, and makes an error ε t · dL/dt in L."""
     ways = gradients(loss) if loss.requires_grad else {loss: 1.0}
     with np.errstate(invalid="ignore"):  # a masked score: -inf · 0
         terms = [np.abs(t._data * g) for t, g in ways.items()]
@@ -207,7 +207,7 @@ def _loss(values: Callable[[], list[Array]], k: int, c: Array) -> float:
 
 
 class _Probe:
-    """Differences of a number that depends on the array x, which is moved and put back."""
+    """Differences of a number that depends on the array x; x is moved and then put back."""
 
     def __init__(self, loss: Callable[[], float], x: Array, eps: float) -> None:
         self.loss, self.x, self.eps = loss, x, eps
@@ -292,7 +292,7 @@ def _index(i: int, a: Array) -> tuple[int, ...]:
 def _cause(
     probe: _Probe, i: int, found: Array, numeric: Array, shape: tuple[int, ...], noise: float, inside: str
 ) -> str:
-    """What such a difference usually means."""
+    """The usual cause of such a difference."""
     if np.abs(numeric).max() <= noise:
         return "The differences are all 0: the output is constant in this input, but the rule passes something on."
     if not found.any():

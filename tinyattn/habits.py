@@ -1,4 +1,4 @@
-"""The names that people bring from PyTorch and NumPy, and what each is here. Only errors read this file."""
+"""The names that people know from PyTorch and NumPy, and what to write here. Only errors use these tables."""
 
 from __future__ import annotations
 
@@ -214,14 +214,14 @@ def _places() -> dict[str, Any]:
 
 
 def _names(place: str) -> set[str]:
-    """The public names of one of the places, that are no modules."""
+    """The public names in one of the places, without modules."""
     space = _places()[place]
     names = {n: inspect.getattr_static(space, n, None) for n in dir(space) if not n.startswith("_")}
     return {n for n, value in names.items() if not inspect.ismodule(value)}
 
 
 def advice(function: Callable[..., Any], names: Iterable[str]) -> str:
-    """What argument names that a function does not have are here; "" if nothing comes to mind."""
+    """For argument names that a function does not have: what to write here; "" if nothing is known."""
     known = inspect.signature(function).parameters
     found = {name: ARGUMENTS.get(name, "") for name in names if name not in known}
     for name, meaning in found.items():
@@ -233,8 +233,8 @@ def advice(function: Callable[..., Any], names: Iterable[str]) -> str:
 
 
 def explained(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a public function: an argument that it does not have is explained in the error, and so is one of which
-    Python or NumPy complain."""
+    """Decorate a public function. If it is called with an argument that it does not have, or with one of which Python
+    or NumPy complain, the error explains it."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -252,15 +252,15 @@ def explained(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def kind(error: Exception) -> type[Exception]:
-    """ValueError, TypeError or IndexError, whichever an error of Python or NumPy is, or comes next to."""
+    """The kind of error that we raise for one of Python or NumPy: ValueError, TypeError or IndexError."""
     if isinstance(error, AttributeError):
         return TypeError
     return next((k for k in (AxisError, IndexError, ValueError, TypeError) if isinstance(error, k)), ValueError)
 
 
 def _raw(error: Exception) -> bool:
-    """Whether Python or NumPy raised it in the body of a function, in their own words: not one of our `raise`, and not
-    in a function that the caller gave."""
+    """Whether Python or NumPy raised it in the body of a function, in their own words. Not if a `raise` of ours did,
+    or a function that the caller gave."""
     step = error.__traceback__
     if step is None or step.tb_next is None:  # at the call
         return False
@@ -278,7 +278,7 @@ def _frames(step: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
 
 
 def explain(error: TypeError, function: Callable[..., Any], names: Iterable[str], more: str = "") -> None:
-    """Say in an error that the call of a function raised, not its body, what was meant."""
+    """Add to an error what was meant, if the call of the function raised it, and not its body."""
     at_the_call = error.__traceback__ is not None and error.__traceback__.tb_next is None
     text = (advice(function, names) or more) if at_the_call else ""
     error.args = (f"{error}. {text}",) if text else error.args

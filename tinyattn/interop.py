@@ -1,4 +1,4 @@
-"""To PyTorch and back: state dicts under the other's names, and masks from the other's conventions.
+"""To PyTorch and back: state dicts under its names, and masks from the conventions of other libraries.
 
 Nothing here imports torch: its CPU tensors are read as arrays, and `torch.from_numpy` reads ours.
 """
@@ -30,8 +30,8 @@ _NAMES = {  # torch.nn.TransformerEncoderLayer and TransformerDecoderLayer: ta.n
 def state_from_torch(state: Mapping[str, Any]) -> dict[str, Array]:
     """A PyTorch module's state_dict() for load_state_dict() of ours.
 
-    Of Linear, LayerNorm, Embedding, MultiheadAttention, TransformerEncoderLayer, TransformerDecoderLayer, and of models
-    that hold them under the same names. in_proj, PyTorch's three projections in one, is cut into q_, k_ and v_proj.
+    For Linear, LayerNorm, Embedding, MultiheadAttention, TransformerEncoderLayer, TransformerDecoderLayer, and models
+    that hold them under the same names. PyTorch's in_proj is three projections in one: it is cut into q_, k_, v_proj.
     """
     new = []
     for name, value in _items(state):
@@ -82,7 +82,7 @@ def _items(state: Any) -> Iterator[tuple[str, Array]]:
 
 
 def _unique(items: Iterable[tuple[str, Array]]) -> dict[str, Array]:
-    """Copies by name. ValueError where two arrays have come to one name, as one of them would be lost."""
+    """Copies by name. ValueError if two arrays have the same new name, because one of them would be lost."""
     new: dict[str, Array] = {}
     for name, value in items:
         if name in new:
@@ -95,7 +95,7 @@ def _unique(items: Iterable[tuple[str, Array]]) -> dict[str, Array]:
 
 
 def mask_from_mha(attn_mask: Mask = None, key_padding_mask: Mask = None, *, num_heads: int = 1) -> Array | None:
-    """Of torch.nn.MultiheadAttention and the Transformer layers, where True may NOT attend.
+    """From masks of torch.nn.MultiheadAttention and the Transformer layers, in which True may NOT attend.
 
     attn_mask (n, m) or (B · num_heads, n, m), key_padding_mask (B, m), booleans or floats -> one mask for both.
     """
@@ -127,10 +127,10 @@ def mask_from_mha(attn_mask: Mask = None, key_padding_mask: Mask = None, *, num_
 
 
 def mask_from_huggingface(attention_mask: TensorLike) -> Array:
-    """Of Hugging Face's models: (B, m), 1 for tokens, 0 for padding -> (B, 1, 1, m) booleans; (B, n, m) likewise.
+    """From masks of Hugging Face's models: (B, m), 1 token, 0 padding -> (B, 1, 1, m) booleans; (B, n, m) likewise.
 
-    Or (B, 1, n, m) floats to be added, the blocked ones at the dtype's lowest number, which becomes -inf: a finite
-    number is no mask where scores are as low, or where two of them meet.
+    Or from (B, 1, n, m) floats to add to the scores. They block with the dtype's lowest number, which becomes -inf: a
+    finite number does not block if scores are as low, or if two masks are added.
     Raises ValueError for numbers that could be either.
     """
     mask = array(attention_mask, "attention_mask")
@@ -149,24 +149,24 @@ def mask_from_huggingface(attention_mask: TensorLike) -> Array:
 
 
 def _mask(mask: Any, name: str, meaning: str) -> Array:
-    """Booleans, or floats to be added to scores. TypeError, ValueError for what may be either."""
+    """Booleans, or floats to add to the scores. TypeError or ValueError if it could mean either."""
     values = array(mask, name)
     if values.dtype.kind in "iu":
         raise TypeError(
             f"{name} holds {values.dtype}: 1 means padding to some and a token to others. Use booleans ({meaning})"
         )
     if values.dtype.kind == "f" and (np.isnan(values) | (values == np.inf)).any():
-        raise ValueError(f"{name} holds NaN or inf, which no score survives: floats are added, -inf blocks")
+        raise ValueError(f"{name} holds NaN or inf, which would destroy the scores: floats are added, -inf blocks")
     if values.dtype.kind == "f" and (values == 1).any() and ((values == 0) | (values == 1)).all():
         raise ValueError(f"{name} of nothing but 0.0 and 1.0 would be added to the scores: use booleans ({meaning})")
     return values
 
 
 def mask_from_flash(n: int, m: int, *, causal: bool = False, window_size: tuple[int, int] = (-1, -1)) -> Array:
-    """Of flash-attn's flags: (n, m) booleans. window_size: how many keys to the left and right are seen, -1: all.
+    """From flash-attn's flags: (n, m) booleans. window_size: how many keys to the left and right are seen, -1: all.
 
-    Both count from the query's own position, i + m - n: bottom-right, as ours. A window W of `sliding_window_mask`
-    is (W - 1, 0).
+    Both count from the query's own position, i + m - n, as in our masks. A window W of `sliding_window_mask` is
+    (W - 1, 0).
     """
     if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
         raise TypeError(

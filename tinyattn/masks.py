@@ -17,9 +17,9 @@ __all__ = ["causal_mask", "padding_mask", "show_mask", "sliding_window_mask"]
 
 
 def behind(n: int, m: int) -> Array:
-    """(n, m) integers: how far key j lies behind query i, i + m - n - j; below 0 it lies ahead.
+    """(n, m) integers, i + m - n - j: how far key j lies behind query i. If negative, the key lies ahead.
 
-    The last query meets the last key: with m > n the queries are the newest n positions, as in cached decoding.
+    The last query stands at the last key: if m > n, the queries are the newest n positions, as in cached decoding.
     """
     n, m = whole(n, "n", 0), whole(m, "m", 0)
     return np.arange(m - n, m)[:, None] - np.arange(m)
@@ -28,11 +28,11 @@ def behind(n: int, m: int) -> Array:
 def causal_mask(n: int, m: int | None = None) -> Array:
     """(n, m) booleans: query i may attend to key j ≤ i + m - n. For m > n the n queries are the newest positions."""
     n, m = whole(n, "n", 0), whole(n if m is None else m, "m", 0)
-    return np.tri(n, m, m - n, dtype=bool)  # behind(n, m) >= 0, sooner
+    return np.tri(n, m, m - n, dtype=bool)  # the same as behind(n, m) >= 0, but faster
 
 
 def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool = True) -> Array:
-    """(n, m) booleans: the window positions that end with the query's own, i - W < j ≤ i; without causal |i - j| < W.
+    """(n, m) booleans: query i sees W = window positions, up to its own: i - W < j ≤ i; without causal, |i - j| < W.
 
     For m > n the n queries are the newest positions, as in `causal_mask`.
     """
@@ -45,7 +45,7 @@ def sliding_window_mask(n: int, window: int, m: int | None = None, causal: bool 
 
 
 def padding_mask(lengths: ArrayLike, m: int) -> Array:
-    """(B, 1, 1, m) booleans: of sequence b the first lengths[b] keys are real, the rest padding. Combine with &."""
+    """(B, 1, 1, m) booleans: the first lengths[b] keys of sequence b are real, the rest is padding. Combine with &."""
     lengths, m = array(lengths, "lengths"), whole(m, "m", 0)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or ((lengths < 0) | (lengths > m)).any():
         raise ValueError(f"lengths {told(lengths)} must be whole numbers between 0 and m = {m}, one per sequence")
@@ -54,9 +54,9 @@ def padding_mask(lengths: ArrayLike, m: int) -> Array:
 
 
 def split_mask(mask: Mask, shape: Shape, dtype: Any) -> tuple[Array, Any]:
-    """Any mask as (allowed, bias): booleans of at least two axes, and what is added to the scores, or None.
+    """Any mask as (allowed, bias): booleans of at least two axes, and the numbers to add to the scores, or None.
 
-    shape: that of the scores, (..., n, m).
+    shape: the shape of the scores, (..., n, m).
     Raises TypeError for integers, ValueError for a float mask of 0s and 1s and for a shape that does not fit.
     """
     if callable(mask):

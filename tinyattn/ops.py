@@ -1,11 +1,11 @@
 """The table of derivatives: every op is a NumPy formula with one rule per input beside it.
 
-A rule gets g = dL/d(out), the result `out`, the inputs and the parameters, and returns g's share of its input.
-Three things that a rule need not care for:
-- Broadcasting. Where an input was stretched, the engine sums the share back to the input's shape.
-- What it is given. Rules use operators, methods and np.functions, which work on arrays and on Tensors alike (what
-  NumPy does not have goes through `on`).
-- Whether it is needed. It is called only for inputs that want a gradient.
+A rule gets g = dL/d(out), the result `out`, the inputs and the parameters. It returns its input's share of g.
+A rule need not think of three things:
+- Broadcasting. If an input was stretched, the engine sums the share back to the input's shape.
+- Arrays or Tensors. Rules use operators, methods and NumPy's functions, which work on both (what NumPy does not have
+  goes through `on`).
+- Whether it is needed. It is called only for inputs that need a gradient.
 
 The ops have NumPy's names, so sum, max, min and abs hide Python's own in this file: those are `builtins.sum` here.
 """
@@ -70,7 +70,7 @@ def power(x: Array, y: Array) -> Value:
 
 
 def _less_one(x: Any, y: Any) -> Any:
-    """y - 1; but 1 where x = y = 0: there dx = g · 0 · x is 0, where x^-1 would make it NaN."""
+    """y - 1; but 1 where x = y = 0: there dx = g · 0 · x is 0, and with x^-1 it would be NaN."""
     if isinstance(y, (int, float)) and y:
         return y - 1  # stays a Python number, which leaves float32 at float32
     zero = (x == 0) & (y == 0)
@@ -96,7 +96,7 @@ def _matmul(x: Array, y: Array) -> Value:
 
 
 def _flat(x: Any) -> Any:
-    """Leading axes as more rows: then Xᵀ G sums over them in one product, without a copy of dY for each."""
+    """Leading axes turned into more rows: then one product, Xᵀ G, sums over them, without a dY for each."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
@@ -136,13 +136,13 @@ def sqrt(x: Array) -> Value:
 
 @op(lambda g, out, x: g / (1 + x))
 def log1p(x: Array) -> Value:
-    """log(1 + x), exact where x is small.   dx = g / (1 + x)"""
+    """log(1 + x), exact for small x too.   dx = g / (1 + x)"""
     return np.log1p(x)
 
 
 @op(lambda g, out, x: g * (out + 1), wide=True)
 def expm1(x: Array) -> Value:
-    """eˣ - 1, exact where x is small.   dx = g · eˣ"""
+    """eˣ - 1, exact for small x too.   dx = g · eˣ"""
     return np.expm1(x)
 
 
@@ -244,7 +244,7 @@ def masked_fill(x: Array, mask: Array, value: Array) -> Value:
 
 
 def clip(x: TensorLike, a_min: TensorLike | None = None, a_max: TensorLike | None = None) -> Tensor:
-    """x, held between two bounds (None: no bound).   dx = g where x is not beyond a bound; there the bound gets g"""
+    """x, held between two bounds (None: no bound).   dx = g where x is within the bounds; else the bound gets g"""
     x = +as_tensor(x)
     x = x if a_min is None else where(x < a_min, a_min, x)
     return x if a_max is None else where(x > a_max, a_max, x)
@@ -301,7 +301,7 @@ def min(x: Array, axis: Axis = None, keepdims: bool = False) -> Value:
 
 
 def prod(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Π x over axis, by multiplying halves: no division, so its derivatives hold where factors are 0."""
+    """Π x over axis, by multiplying halves: no division, so its derivatives hold for factors of 0 too."""
     x = as_tensor(x)
     if x.dtype in (np.float16, np.float32):  # a part of the product may leave its range
         return prod(x.astype(float), axis, keepdims).astype(x.dtype)
@@ -344,12 +344,12 @@ def _expand(g: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
 
 
 def _count(x: Any, axis: Axis, ddof: int = 0) -> float:
-    """How many elements a reduction over axis takes together, less ddof; NaN for none: there is no mean of nothing."""
+    """How many elements a reduction over axis joins, less ddof; NaN for none: nothing has no mean."""
     return builtins.max(math.prod(np.shape(x)[a] for a in _axes(x, axis)) - ddof, 0) or math.nan
 
 
 def _ties(out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
-    """Which share of the gradient each element gets: 1 at the single extreme, 1/k at each of k equal ones."""
+    """The share of the gradient that each element gets: 1 at a single extreme, 1/k at each of k equal ones."""
     hit = x == _expand(out, x, axis, keepdims)
     return (hit / hit.sum(axis, keepdims=True)).astype(x.dtype)
 
@@ -366,7 +366,7 @@ def softmax(x: Array, axis: Axis = -1) -> Value:
     x = _floating(x)
     e = np.asarray(x - _top(x, axis))  # the largest exponent is 0: no overflow, and p is unchanged
     np.exp(e, out=e)
-    e /= np.maximum(e.sum(axis, keepdims=True), 1)  # Σ ≥ e⁰ = 1, unless all is masked and Σ = 0
+    e /= np.maximum(e.sum(axis, keepdims=True), 1)  # Σ ≥ e⁰ = 1; only if all is masked, Σ = 0
     return e
 
 
@@ -395,7 +395,7 @@ def _floating(x: Any) -> Value:
 
 
 def _top(x: Array, axis: Axis) -> Value:
-    """The maximum along axis, kept as length 1; of nothing but -inf the lowest float, so that x - top is -inf."""
+    """The maximum along axis, kept as length 1. If all is -inf, it is the lowest float, so that x - top is -inf."""
     return x.max(axis, keepdims=True, initial=np.finfo(x.dtype).min)
 
 
@@ -421,7 +421,7 @@ def flip(x: Array, axis: Axis = None) -> Value:
 
 @op(lambda g, out, x, shift, axis: np.roll(g, np.negative(shift), axis))
 def roll(x: Array, shift: int | Shape, axis: Axis = None) -> Value:
-    """Elements moved by shift along axis, from the end back to the start (None: flattened).   dx = g, moved back"""
+    """Elements moved by shift along axis (None: flattened); the last ones go to the start.   dx = g, moved back"""
     return np.roll(x, shift, axis)
 
 
@@ -461,12 +461,12 @@ def expand_dims(x: Array, axis: int | tuple[int, ...]) -> Value:
 @op(lambda g, out, x, axis: g.reshape(x.shape))
 def squeeze(x: Array, axis: Axis = None) -> Value:
     """Without axes of length 1 (None: all of them).   dx = g, with them"""
-    return np.squeeze(x, axis)[...]  # a view also where there is nothing to squeeze
+    return np.squeeze(x, axis)[...]  # a view, also if there is nothing to squeeze
 
 
 @op(lambda g, out, x, shape: g)
 def broadcast_to(x: Array, shape: int | Shape) -> Value:
-    """x stretched to shape by repeating it.   dx = Σ g over the copies (which the engine does for every op)"""
+    """x stretched to shape by repeating it.   dx = Σ g over the copies (the engine takes this sum for every op)"""
     return np.broadcast_to(x, shape)
 
 
@@ -499,14 +499,14 @@ def _is_basic(index: Any) -> bool:
 
 
 def _own(index: Any) -> Any:
-    """An index that nobody else can change: arrays copied, tensors and lists made arrays."""
+    """An index that nobody else can change: arrays are copied, tensors and lists become arrays."""
     if isinstance(index, tuple):
         return tuple(_own(list(i)) if isinstance(i, tuple) else _own(i) for i in index)
     if isinstance(index, Tensor):
         return index.numpy()
     if isinstance(index, list):
         index = np.array(array(index, "an index"))
-        return index if index.size else index.astype(np.intp)  # an empty list takes nothing; NumPy makes floats of it
+        return index if index.size else index.astype(np.intp)  # an empty list selects nothing; NumPy makes floats of it
     return index.copy() if isinstance(index, np.ndarray) else index
 
 
@@ -578,12 +578,12 @@ def split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> list[T
 
 abs = absolute
 
-# Public is what has no underscore: as ta.f, and as what np.f does with a Tensor. Methods: the list in methods.py.
+# Names without underscore are public: as ta.f, and np.f of a Tensor calls them. Methods: the list in methods.py.
 _public = {n: f for n, f in globals().items() if n[0] != "_" and getattr(f, "__module__", None) == __name__}
 _public |= {n: explained(f) for n, f in _public.items() if not (hasattr(f, "op") or f is matmul)}  # hot
 globals().update(_public)
 NUMPY.update(_public)
-globals()["__all__"] = list(_public)  # not plainly, for type checkers know the public names better without it
+globals()["__all__"] = list(_public)  # not `__all__ =`: type checkers know the public names better without it
 
 
 def _swapped(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -1,4 +1,4 @@
-"""Optimisers: what a step makes of the gradients. Formulas as in PyTorch, to the last digit."""
+"""Optimisers: how a step uses the gradients. The formulas are PyTorch's, to the last digit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["SGD", "Adam", "AdamW", "clip_grad_norm", "warmup_cosine"]
 
 
 class Optimizer:
-    """params, and for each what earlier steps left behind. A parameter that is frozen or without gradient stays.
+    """params, and what earlier steps remember of each. A parameter that is frozen or has no gradient is not changed.
 
     lr may be changed between steps. A step gives each parameter a new array: graphs that read the old one keep it.
-    What is remembered of a float16 parameter, and its step, is computed in float32.
-    Raises TypeError for what is no list of leaves, ValueError for settings that make no sense.
+    For a float16 parameter, the step and what is remembered are computed in float32.
+    Raises TypeError if params is no list of leaves, ValueError for settings that make no sense.
     """
 
-    kept: tuple[str, ...] = ()  # the names of what is remembered: one array per parameter each
+    kept: tuple[str, ...] = ()  # the names of what is remembered: for each name, one array per parameter
 
     def __init_subclass__(cls) -> None:
         cls.__init__ = habits.explained(cls.__init__)  # type: ignore[method-assign]
@@ -54,7 +54,7 @@ class Optimizer:
             p._bind(np.asarray(self.update(x, g, self._steps[i], *self._kept[i]), p._data.dtype))
 
     def update(self, x: Array, g: Array, t: int, *kept: Array) -> Array:
-        """The new values, a new array, from the values, the gradient and the number t = 1, 2, … of this step."""
+        """A new array of values, from the old values, the gradient, and the number t = 1, 2, … of this step."""
         raise NotImplementedError
 
     def zero_grad(self) -> None:
@@ -62,14 +62,14 @@ class Optimizer:
             p._grad = None
 
     def state_dict(self) -> dict[str, Array]:
-        """What has been remembered, for ta.save: with it a run continues as if it had never stopped."""
+        """What the steps remember, for ta.save: with it a run continues as if it had never stopped."""
         state = {"lr": np.array(self.lr), "steps": np.array(self._steps)}
         for i, arrays in enumerate(self._kept):
             state |= {f"{name}.{i}": a.copy() for name, a in zip(self.kept, arrays)}
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what state_dict() gave. Raises ValueError where it is from other parameters or another optimiser."""
+        """Continue from what state_dict() gave. ValueError if that is of other parameters or of another optimiser."""
         if not isinstance(state, Mapping):
             raise TypeError(f"a state is a dictionary of arrays by name, as state_dict() gives, not {told(state)}")
         arrays = {str(name): array(value, repr(name)) for name, value in state.items()}
@@ -83,7 +83,7 @@ class Optimizer:
         if steps.shape != (len(self.params),) or rate.size != 1 or {k: a.shape for k, a in arrays.items()} != expected:
             raise ValueError(
                 f"this state does not fit {type(self).__name__} with {len(self.params)} parameters: it is "
-                f"for {steps.size}, or for other shapes, or from another optimiser"
+                f"for {steps.size}, or for other shapes, or it is from another optimiser"
             )
         if steps.size and steps.min() < 0:
             raise ValueError(f"this state counts {steps.min()} steps: it is damaged")
@@ -98,7 +98,7 @@ class Optimizer:
 
 
 def _leaves(params: Any) -> list[Tensor]:
-    """The tensors that training may change. TypeError for what can only be a mistake."""
+    """The tensors that training may change. TypeError if it can only be a mistake."""
     if hasattr(params, "parameters") or callable(params):
         raise TypeError(f"{told(params)} in place of parameters: pass module.parameters()")
     if isinstance(params, (Tensor, np.ndarray)) or not isinstance(params, Iterable):
@@ -116,7 +116,7 @@ def _at_least_float32(p: Tensor) -> Any:
 
 
 class SGD(Optimizer):
-    """x ← x - lr · b with b ← momentum · b + g, and g + weight_decay · x in place of g."""
+    """x ← x - lr · b with b ← momentum · b + g; with weight_decay, g + weight_decay · x stands in place of g."""
 
     def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
         super().__init__(params, lr)
@@ -137,8 +137,8 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """x ← x - lr · m̂ / (√v̂ + ε)   (Kingma & Ba 2015)
 
-    m ← β₁ m + (1 - β₁) g,  v ← β₂ v + (1 - β₂) g²: running means, which start at 0;
-    m̂ = m / (1 - β₁ᵗ),  v̂ = v / (1 - β₂ᵗ) undo that start.
+    m ← β₁ m + (1 - β₁) g,  v ← β₂ v + (1 - β₂) g²: running means that start at 0;
+    m̂ = m / (1 - β₁ᵗ),  v̂ = v / (1 - β₂ᵗ) correct for that start.
     """
 
     kept = ("m", "v")
@@ -188,9 +188,9 @@ class AdamW(Adam):
 def clip_grad_norm(params: Iterable[Tensor] | Tensor, max_norm: float) -> float:
     """Shrink all gradients together so that their norm, √Σ g², is at most max_norm. Returns the norm before.
 
-    (Pascanu et al. 2013.) params: a list, or one tensor; what is frozen does not count, what is listed twice counts
+    (Pascanu et al. 2013.) params: a list, or one tensor. A frozen one does not count; one that is listed twice counts
     once. max_norm may be inf: then the norm is only measured.
-    Raises ValueError where the norm is not finite: such a step would destroy the model.
+    Raises ValueError if the norm is not finite: such a step would destroy the model.
     """
     max_norm = max_norm if isinstance(max_norm, float) and max_norm == math.inf else number(max_norm, "max_norm", 0)
     leaves = _leaves([params] if isinstance(params, Tensor) else params)
@@ -207,7 +207,7 @@ def clip_grad_norm(params: Iterable[Tensor] | Tensor, max_norm: float) -> float:
 
 
 def _norm(arrays: list[Array]) -> float:
-    """√Σ g², also where the squares alone would be out of range."""
+    """√Σ g², also if the squares are out of range."""
     if all(g.itemsize >= 4 for g in arrays):
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             total = sum(float(np.vdot(g, g)) for g in arrays)
@@ -220,7 +220,7 @@ def _norm(arrays: list[Array]) -> float:
 
 
 def warmup_cosine(step: int, total: int, *, warmup: int = 0, final: float = 0.0) -> float:
-    """The share of the full learning rate for step 0, 1, … total - 1: up in a line, then down along a cosine to final.
+    """The share of the full learning rate at step 0, 1, … total - 1: up on a line, then down on a cosine to final.
 
     (Loshchilov & Hutter 2017.) Use as optimizer.lr = lr · warmup_cosine(step, total, warmup=100).
     """

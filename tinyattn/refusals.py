@@ -29,7 +29,7 @@ def cut_off(data: Any) -> Any:
     if getattr(data, "_node", None) is not None:
         raise TypeError(
             "Tensor(h) of a computed tensor would cut its graph without a word: use h itself, or h.detach() if no "
-            "gradient shall go further back"
+            "gradient is to go further back"
         )
     return data
 

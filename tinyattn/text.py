@@ -1,4 +1,4 @@
-"""Text and colour for people: what a stream can print, what fits into its columns, a text that shows itself once."""
+"""Text and colour for people: what a stream can print, what fits into its columns, a text that is shown once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def color(fraction: float) -> tuple[str, str]:
     return VIRIDIS[round(fraction * (len(VIRIDIS) - 1))], "#ffffff" if fraction < 0.55 else "#000000"
 
 
-# What an encoding without these signs gets instead: cp1252 (Windows, into a file) lacks most of them, ASCII all.
+# What an encoding without these signs gets instead: cp1252 (a file on Windows) lacks most of them, ASCII lacks all.
 PLAIN = dict(zip("·░▒▓█■×−–—‘’“”→←↑↓│─", ".:+%##x---''\"\"><^v|-"))
 PLAIN |= {
     "✓": "ok",
@@ -77,8 +77,8 @@ codecs.register_error("tinyattn.plain", _replace)
 
 
 def run_program(main: Callable[[], int | None]) -> NoReturn:
-    """Run a program of ours and end with its exit code. A character that a stream lacks must not end it, and where
-    nobody reads to the end (| head, Ctrl-C, Ctrl-D) it ends without a word."""
+    """Run a program of ours and end with its exit code. A character that a stream lacks does not end it. If nobody
+    reads to the end (| head, Ctrl-C, Ctrl-D), it ends without a message."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # a program without a console, as pythonw on Windows
@@ -97,13 +97,13 @@ def run_program(main: Callable[[], int | None]) -> NoReturn:
 
 
 def printed(text: str) -> str:
-    """The text as standard output can print it, in somebody else's program."""
+    """The text as standard output can print it, in a program that is not ours."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "tinyattn.plain").decode(encoding)
 
 
 def is_terminal(stream: Any) -> bool:
-    """Whether somebody sits before it: not if it is missing, a pipe, or no real stream."""
+    """Whether a person sees this stream: not if it is missing, a pipe, or no real stream."""
     return bool(getattr(stream, "isatty", bool)())
 
 
@@ -134,7 +134,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """The text, its end replaced by … where it is wider."""
+    """The text; if it is wider, … replaces its end."""
     text = text[: 4 * columns]
     while width(text) > columns:
         text = text[:-2] + "…"
@@ -154,7 +154,7 @@ def plain(lines: Sequence[Line]) -> str:
 
 
 def console() -> Any:
-    """rich's Console where the output is a terminal in colour and rich is there; None otherwise."""
+    """rich's Console if the output is a terminal in colour and rich is installed; None otherwise."""
     if not is_terminal(sys.stdout) or os.environ.get("NO_COLOR"):
         return None
     try:
@@ -165,7 +165,7 @@ def console() -> Any:
 
 
 def show(lines: Sequence[Line]) -> None:
-    """Print lines: in colour where console() has it."""
+    """Print lines, in colour if there is a console()."""
     screen = console()
     if screen is None:
         print(printed(plain(lines)))
@@ -177,9 +177,9 @@ def show(lines: Sequence[Line]) -> None:
 
 
 class Shown(str):
-    """A text that Python's prompt and a notebook show as it is, a notebook in colour.
+    """A text that Python's prompt and a notebook show as it is; a notebook in colour.
 
-    show() shows it at once, and then a cell that ends with it does not show it again.
+    show() shows it at once. A notebook's cell that ends with it then does not show it again.
     """
 
     lines: Sequence[Line]
@@ -199,7 +199,7 @@ class Shown(str):
         return format(str(self), spec)
 
     def show(self) -> Shown:
-        """Print it in a script, display it in a notebook; Python's prompt will show what a call returns by itself."""
+        """Print it in a script, display it in a notebook. Python's prompt shows by itself what a call returns."""
         if _notebook() is not None:
             self._ipython_display_()
         elif not hasattr(sys, "ps1"):

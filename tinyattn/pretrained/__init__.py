@@ -4,8 +4,8 @@
     text = tokenizer.encode("The animal didn't cross the street because it was too tired.")
     hidden, maps = model([text.ids], return_weights=True)
 
-`python -m tinyattn fetch minilm` (or smollm2) downloads one of the two models that the demos use. What is read is
-numbers and names, never code: no pickle. Files are compared with their config before anything large is allocated.
+`python -m tinyattn fetch minilm` (or smollm2) downloads one of the two models that the demos use. Only numbers and
+names are read, never code: no pickle. Files are compared with their config before anything large is allocated.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ __all__ = [
 
 
 def load(source: str | os.PathLike[str]) -> tuple[Any, Any]:
-    """(model, tokenizer): a BERT, or a Llama-type nn.GPT, in float32, with the tokenizer of its texts.
+    """(model, tokenizer): a BERT, or a Llama-type nn.GPT, in float32, and the tokenizer for its texts.
 
     source: "minilm" or "smollm2" (see `fetch`), whose files must have the known sha256; or a folder with config.json,
         model.safetensors and tokenizer.json or vocab.txt; or a .gguf file. The tokenizer is one of the package
         tokenizers: tokenizer.encode(text) has .ids and .tokens.
-    Raises FileNotFoundError for what is not there, ValueError for damaged files and for models of another kind.
+    Raises FileNotFoundError for missing files, ValueError for damaged files and for models of another kind.
     """
     if source in MODELS:
         path = find(str(source))

@@ -1,4 +1,4 @@
-"""The files that models come in: JSON, safetensors, GGUF. What is read is numbers and names, never code."""
+"""The files that models come in: JSON, safetensors, GGUF. Only numbers and names are read, never code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f"{name} is missing, to read this: pip install safetensors tokenizers gguf") from error
+        raise ImportError(f"{name} is missing. To read this file: pip install safetensors tokenizers gguf") from error
 
 
 def read_safetensors(path: Path) -> dict[str, Stored]:
@@ -79,7 +79,7 @@ def _numbers(data: mmap.mmap, start: int, shape: tuple[int, ...], kind: str) -> 
 
 
 class _Header:
-    """The front of a GGUF file, read piece by piece; a length that leads beyond the end of the file is an error."""
+    """The front of a GGUF file, read piece by piece. A length beyond the end of the file is an error."""
 
     SCALARS: ClassVar = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd"))
     TEXT, ARRAY = 8, 9
@@ -112,7 +112,7 @@ class _Header:
 
 
 def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
-    """The settings and the tensors of a GGUF file. (The package gguf knows the formats of numbers; its own reader
+    """The settings and the tensors of a GGUF file. (The package gguf knows the formats of numbers, but its own reader
     takes seconds for the 100,000 texts of a vocabulary.)"""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there")
@@ -148,7 +148,7 @@ def _dequantised(data: mmap.mmap, start: int, length: int, shape: tuple[int, ...
 
 
 def _mapped(path: Path) -> mmap.mmap:
-    """The bytes of a file, read as they are asked for."""
+    """The bytes of a file, which are read only when they are used."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size < 24:
             raise ValueError(f"{path} is cut short: {os.fstat(file.fileno()).st_size} bytes hold no model")

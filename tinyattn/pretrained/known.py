@@ -54,7 +54,7 @@ def cache_folder() -> Path:
 
 
 def find(name: str) -> Path | None:
-    """The file of a known model: fetched, or in an installed package (which is not imported); None where it is not."""
+    """The file of a known model, fetched or in an installed package (which is not imported); None if there is none."""
     known = _known(name)
     folders = [cache_folder() / name]
     spec = importlib.util.find_spec(known.file.partition("/")[0])
@@ -74,9 +74,9 @@ def recognise(path: str | os.PathLike[str]) -> str | None:
 
 
 def fetch(name: str) -> Path:
-    """Download a known model by pip, check its sha256, and return its file; one that was fetched before stays.
+    """Download a known model by pip, check its sha256, and return its file. If it is there already, it stays.
 
-    Raises RuntimeError where pip fails, ValueError where what came is not the known file.
+    Raises RuntimeError if pip fails, ValueError if the downloaded file is not the known one.
     """
     known = _known(name)
     folder = cache_folder() / name

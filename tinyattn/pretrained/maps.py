@@ -47,7 +47,7 @@ class StoredHeads(NamedTuple):
     """Some heads of minilm at work on one sentence of n tokens."""
 
     tokens: list[str]
-    embeddings: Array  # (n, 384), raw: no position, no layer has seen them
+    embeddings: Array  # (n, 384), raw: without positions, before the first layer
     heads: list[tuple[int, int]]  # (layer, head)
     Q: Array  # (heads, n, 32)
     K: Array

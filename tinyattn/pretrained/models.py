@@ -1,4 +1,4 @@
-"""The models: a BERT, and how configs and stored tensors become one of it or a Llama-type nn.GPT."""
+"""The models: a BERT, and how configs and stored tensors become a BERT or a Llama-type nn.GPT."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BERT(Module):
         ]
 
     def forward(self, ids: Any, *, types: Any = 0, mask: Any = None, return_weights: bool = False) -> Any:
-        """types: which segment each token is of, (B, T) or one for all. mask: `padding_mask` where texts were padded.
+        """types: the segment of each token, (B, T), or one for all. mask: `padding_mask`, if texts were padded.
 
         return_weights: also return the attention weights of each layer, a list of (B, h, T, T).
         """
@@ -92,7 +92,7 @@ class BERT(Module):
 def sentence_vectors(model: BERT, tokenizer: Any, sentences: Sequence[str]) -> Tensor:
     """(B, d_model), of length 1: the mean of each sentence's hidden states (Reimers & Gurevych 2019).
 
-    Their dot products are cosines: how alike the sentences are in meaning, for a model trained to that (minilm is).
+    Their dot products are cosines: how alike the meanings are, if the model was trained for that (minilm was).
     """
     encoded = [text.ids for text in tokenizer.encode_batch(list(sentences))]
     lengths = np.array([len(ids) for ids in encoded])
@@ -111,7 +111,7 @@ def sentence_vectors(model: BERT, tokenizer: Any, sentences: Sequence[str]) -> T
 
 
 class _Unfilled(np.random.Generator):
-    """Draws nothing: layers that start from it have shapes and no memory, until a file's values come."""
+    """Draws nothing: layers made with it have shapes but need no memory, until a file's values come."""
 
     def __init__(self) -> None:
         super().__init__(np.random.PCG64())
@@ -164,8 +164,8 @@ def llama(config: Mapping[str, Any], stored: Mapping[str, Stored], path: Path) -
     )
     if config.get("head_dim") not in (None, d // h):
         raise ValueError(
-            f"{path}: heads of {config['head_dim']} features, {h} of them for {d} features: here they "
-            f"share the features, {d // h} each"
+            f"{path}: {h} heads of {config['head_dim']} features each, but here heads share the {d} features of a "
+            f"vector, {d // h} each"
         )
     rope = config.get("rope_parameters") or config
     if rope.get("rope_type", "default") != "default":
@@ -287,7 +287,7 @@ def fill(model: Module, names: Mapping[str, str], stored: Mapping[str, Stored], 
 
 
 def halves(read: Callable[[], Array], heads: int) -> Array:
-    """The rows of Wq or Wk for rotary pairs that are halves, from an order in which the pairs are neighbours."""
+    """The rows of Wq or Wk in our order, in which rotary pairs are halves, from one in which they are neighbours."""
     W = read()
     pairs = W.reshape(heads, -1, 2, W.shape[1])  # (h·dk, d) -> (h, dk/2, 2, d)
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(W.shape)

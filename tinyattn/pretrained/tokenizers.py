@@ -24,7 +24,7 @@ def folder_tokenizer(folder: Path) -> Any:
     raise FileNotFoundError(f"{folder} has neither tokenizer.json nor vocab.txt: without them texts have no ids")
 
 
-# How a vocabulary's name for its cutting into words is built, before the bytes of a word are joined by merges.
+# How each kind of vocabulary cuts a text into words, before merges join the bytes of a word.
 CUTS = {"gpt-2": (), "default": (), "smollm": ("Digits",)}
 
 
