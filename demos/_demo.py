@@ -11,13 +11,13 @@
     if __name__ == "__main__":
         _demo.run(main, __doc__)
 
-and its users get --seed, --quick, --out and --json. What it measured, in one sentence made of its figures, is what the
-README's table says of it: figures.py runs the full forms, and keeps their JSON in docs/figures.json. test_demos.py
-runs the quick form of every demo here, sweep.py at many seeds; one that takes more than some seconds has a line
-SLOW = True, and tests run it only where it is asked for.
+and its users get --seed, --quick, --out and --json. demo.measured makes one sentence of its figures, and the README's
+table shows it: figures.py runs the full forms, and keeps their JSON in docs/figures.json. test_demos.py runs the
+quick form of every demo here, and sweep.py runs it at many seeds. A demo that takes more than some seconds has a line
+SLOW = True: tests run it only if one asks for it.
 
-The terminal and the pictures are at their best with rich, matplotlib and graphviz (pip install -e '.[demos]');
-without them, or into a pipe, the same figures come as plain text.
+The terminal and the pictures are at their best with rich, matplotlib and graphviz (pip install -e '.[demos]').
+Without them, or into a pipe, the same figures come as plain text.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from tinyattn.draw.heatmap import import_matplotlib, own_style  # noqa: E402
 from tinyattn.text import console, is_terminal, run_program  # noqa: E402
 
 FIGURES = ROOT / "docs" / "figures.json"  # what the full forms measured, see figures.py
-COLUMNS = 80  # of text; where a table is wider, its cells are broken into lines
+COLUMNS = 80  # of text; if a table is wider, its cells are broken into lines
 
-# Colours that differ for colour-blind eyes as well (Okabe and Ito 2008).
+# Colours that colour-blind eyes can tell apart too (Okabe and Ito 2008).
 BLUE, ORANGE, GREEN, PURPLE, SKY, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#777777"
 
 NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|×))?|[-·]|")
@@ -70,7 +70,7 @@ STYLE = {
 
 
 class Demo:
-    """One run of a demo: its options (seed, quick, out, and those it added itself), and how it shows things."""
+    """One run of a demo: its options (seed, quick, out, and its own), and how it shows things."""
 
     def __init__(self, name: str, options: argparse.Namespace) -> None:
         vars(self).update(vars(options))
@@ -94,7 +94,7 @@ class Demo:
         self.say(f"\n\033[1m{text}\033[0m" if self.rich else f"\n{text}\n{'=' * len(text)}")
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Rows of texts and numbers under their column names; columns of numbers are set right."""
+        """Rows of texts and numbers under their column names; numbers are aligned right."""
         cells = [[str(cell) for cell in row] for row in rows]
         right = [all(NUMBER.fullmatch(row[i]) for row in cells) for i in range(len(columns))]
         if self.rich:
@@ -119,7 +119,7 @@ class Demo:
                 print(("  " + "  ".join(padded)).rstrip())
 
     def claim(self, text: str, holds: Any) -> None:
-        """Say whether what the demo claims holds; where it does not, the demo goes on, and ends with exit code 1."""
+        """Say whether a claim of the demo holds. If it does not, the demo goes on, and ends with exit code 1."""
         mark, color = ("✓", 32) if holds else ("✗ DOES NOT HOLD:", 31)
         text = " ".join(text.split())
         told = textwrap.fill(f"{mark} {text}", COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
@@ -127,7 +127,7 @@ class Demo:
         self.claims[text] = bool(holds)
 
     def measured(self, text: str, **figures: Any) -> None:
-        """What this run found, in a sentence with its figures' names in braces: the README's, docs/figures.json's."""
+        """What this run found: a sentence with the figures' names in braces, for README and docs/figures.json."""
         self.figures |= figures
         self.found = text.format(**figures)
 
@@ -158,7 +158,7 @@ class Demo:
             draw(figure, *args)
             figure.supxlabel(", ".join(self.notes), x=0.995, ha="right", fontsize=7, color=GREY)
             figure.savefig(self.path(f"{name}.svg"), metadata={"Date": None})
-            figure.set_layout_engine("none")  # as it is now: no need to work it out again
+            figure.set_layout_engine("none")  # keep the layout: no need to compute it again
             figure.savefig(self.path(f"{name}.png"), dpi=150)
 
     def graph(self, name: str, output: Any, **options: Any) -> None:
@@ -167,7 +167,7 @@ class Demo:
 
         options["title"] = ", ".join([*filter(None, [options.get("title")]), *self.notes[1:]])
         svg = self.path(f"{name}.svg")
-        svg.unlink(missing_ok=True)  # what an earlier run drew must not pass for this one's
+        svg.unlink(missing_ok=True)  # else an earlier run's picture could seem to be this one's
         ta.draw_graph(output, path=svg, **options)
         if svg.exists():
             ta.draw_graph(output, path=self.path(f"{name}.png"), **options)
@@ -189,7 +189,7 @@ class Demo:
             self._tell("matplotlib", "the heatmap is not drawn (its figures are above)")
 
     def path(self, file_name: str) -> Path:
-        """Where a picture of this demo goes, its name with seed and form; it is listed at the end."""
+        """The path of a picture of this demo, named by seed and form; it is listed at the end."""
         self.out.mkdir(parents=True, exist_ok=True)
         stem, dot, suffix = file_name.rpartition(".")
         self.pictures.append(self.out / f"{self.name}_{stem}_seed{self.seed}{'_quick' * self.quick}{dot}{suffix}")
@@ -202,9 +202,9 @@ class Demo:
 
 
 def run(main: Callable[[Demo], None], doc: str | None, **options: Any) -> None:
-    """Parse the command line, call main(demo), list the pictures: _run, in a form that every terminal bears.
+    """Parse the command line, call main(demo), list the pictures: _run, in a form that every terminal can show.
 
-    options: further ones, by default: steps=300; sentence=None is an argument that may be given, without a name.
+    options: the demo's own, with their defaults: steps=300. sentence=None is an optional argument without a name.
     """
     run_program(lambda: _run(main, doc, options))
 
@@ -267,7 +267,7 @@ def outline(axes: Any, row: int, column: int) -> None:
 
 @contextmanager
 def _report(demo: Demo) -> Iterator[None]:
-    """Meanwhile, in a pipe, a line on stderr every 10 s: nobody shall wonder whether it is still at work."""
+    """Meanwhile, in a pipe, a line on stderr every 10 s shows that the demo is still at work."""
     done, start = threading.Event(), time.perf_counter()
 
     def report() -> None:
@@ -283,7 +283,7 @@ def _report(demo: Demo) -> Iterator[None]:
 
 
 def _fit(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
-    """Widths that fit into 80 columns where the longest words let them: the widest column gives first."""
+    """Widths that fit into 80 columns, if the longest words allow it: the widest column shrinks first."""
     table = list(zip(columns, *cells))
     widths = [max(map(len, column)) for column in table]
     least = [max((len(word) for cell in column for word in cell.split()), default=1) for column in table]

@@ -5,16 +5,16 @@ rewrites it at each step. The attention layer keeps every position and looks at 
 equally many parameters, the same kind of embeddings, the same training.
 
 distance   one pair, then words that do not matter, then the question: how many steps does it take to learn?
-state      width of the state × number of pairs, each trained until it has learned or stopped learning. A fixed state
-           can hold two things, and more if it is wider: 8 pairs are 32 bits, and a number of the state has 24. But it
-           has to learn how, a width at a time, where attention needs some 100 steps whatever the number.
-gradient   what reaches the first position, and tells a model to remember it. Before training it shrinks on the way
-           through the GRU by a factor per step, a straight line in a log plot. Attention is one step from anywhere:
-           its gradient shrinks like 1 / d, as d positions share the weight.
+state      width of the state × number of pairs; each is trained until it has learned or stopped learning. A fixed state
+           can hold two things, and more if it is wider: 8 pairs are 32 bits, and one number of the state has 24. But
+           each width has to learn how. Attention needs some 100 steps, whatever the number of pairs.
+gradient   it reaches the first position, and tells a model to remember it. Before training it shrinks by a factor at
+           each step through the GRU: a straight line in a log plot. Attention is one step away from every position:
+           its gradient shrinks like 1 / d, because d positions share the weight.
 
-A GRU can learn to hold one thing over a long distance; its gates were made for that. Once it has, its gradient hardly
-shrinks any more. What distance costs is the learning. States that are a matrix, and what they hold: quadratic_cost.py
-(untrained) and recall_and_state.py (trained, with a paper's figures beside).
+A GRU can learn to hold one thing over a long distance; its gates were made for that. After that its gradient hardly
+shrinks any more. So distance makes the learning hard, not the remembering. For states that are a matrix, and what they
+hold, see quadratic_cost.py (untrained) and recall_and_state.py (trained, beside a paper's figures).
 """
 
 import _demo
@@ -45,7 +45,7 @@ class Reader(ta.nn.Module):
 
 
 class State(Reader):
-    """All is read into a GRU's state, one token after the other; from the last state each question goes on alone."""
+    """The GRU's state reads all, one token after the other; then each question continues alone from the last state."""
 
     def __init__(self, rng, d_model=32):
         super().__init__(d_model, rng)
@@ -89,8 +89,8 @@ def batch(rng, items, words):
 
 
 def train(seed, make, items, words, steps, lr=0.01):
-    """The model, and how much it got right at each step, on sequences it had not seen; ends where it is learned, or
-    where learning has stopped."""
+    """The model, and its share of right answers at each step, on sequences it had not seen. Ends when the task is
+    learned, or when learning has stopped."""
     rng = np.random.default_rng(seed)
     model = make(rng).astype(np.float32)
     optimizer = ta.optim.Adam(model.parameters(), lr=lr)
@@ -175,7 +175,7 @@ def plot(figure, distances, to_learn, items, recall, reach, gradients):
 
 
 def guess(items):
-    """The share of right answers of one who knows which values were shown, but not whose."""
+    """The share of right answers of somebody who knows which values were shown, but not with which name."""
     return 1 / items + (1 - 1 / items) / VALUES
 
 

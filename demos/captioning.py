@@ -1,15 +1,15 @@
 """A picture in, a sentence out: the words attend to the patches, and each noun looks at its shape.
 
 A scene is a grid of 4 × 4 patches with a large and a small shape in two of them; its caption is a sentence like "a
-large blue circle top left and a small pink ring bottom right". Each patch is read on its own, and after the look
-nothing passes between words: what a word says of the picture comes through its own weights, over the 16 patches.
+large blue circle top left and a small pink ring bottom right". Each patch is read on its own, and after the look at the
+picture nothing passes between words. So a word knows the picture only through its own weights, over the 16 patches.
 
-Three kinds of scenes are captioned: combinations of two things that were in training; combinations that never were,
-of things that were; and with a thing that never was, its colour and its shape only with others. The last is harder,
-and its figures are shown as they are.
+Three kinds of scenes get a caption. One: two things that training showed together. Two: two things that it showed, but
+never together. Three: a thing that it never showed; it showed the colour and the shape, but not on one thing. The third
+kind is harder, and its figures are shown as they are.
 
-To look is not yet to use. So the patch of the shape is covered: then the noun is a guess, whereas another patch may be
-covered without harm. And a word can learn from not finding: one that looks for a shape at the bottom, and finds none,
+To look is not yet to use. So the patch of the shape is covered: then the noun is a guess. Another patch may be covered
+without harm. And a word can also learn from an empty place: if it looks for a shape at the bottom, and finds none, it
 may say "top". So a small weight on the shape is no proof that a word ignores it.
 """
 
@@ -107,7 +107,7 @@ class Scenes:
 
 class Captioner(nn.Module):
     """Patches are read one by one. One decoder block writes: what have I said (self attention), where do I look (cross
-    attention), what do I say. After the look nothing passes between words: each has to look for itself.
+    attention), what do I say. After the look at the picture nothing passes between words: each looks for itself.
     """
 
     def __init__(self, width, rng):
@@ -224,7 +224,7 @@ def known_and_new(rng):
 
 
 def plot_looks(figure, model, scenes, chosen):
-    """For each chosen scene: the picture, then under each word that tells of it where that word looked."""
+    """For each chosen scene: the picture, then for each word that describes it, where that word looked."""
     with ta.no_grad():
         said, looks = caption(model, scenes.patches[chosen])
     words = [w for own in OWN for w in own]

@@ -1,9 +1,9 @@
 """A causal mask keeps position i from everything after it: exactly, for values and gradients. Off by one, it leaks.
 
 The scores of later keys are set to -inf before the softmax, so their weights are exactly 0, not merely small. Two
-proofs: whatever happens to a later position, an output does not change by one bit; and its derivative with respect
-to every later position is exactly 0. A mask that lets one position too many through looks the same at a glance. Its
-model reads the answer off instead of predicting it: the training loss is splendid, and worth nothing.
+proofs: whatever changes at a later position, no bit of an output changes; and the derivative of an output with respect
+to every later position is exactly 0. A mask that lets one position too many through looks almost the same. But its
+model reads the answer instead of predicting it: the training loss is excellent, and worth nothing.
 
 Practice: step 4 (python -m tinyattn practice).
 """
@@ -20,7 +20,7 @@ MASKS = {  # True = may attend; rows are queries, columns are keys
 
 
 def perturbed(X, mask, rng):
-    """Entry (i, j): how far output i moves when position j gets other contents."""
+    """Entry (i, j): how much output i changes when position j gets other contents."""
     before = ta.scaled_dot_product_attention(X, X, X, mask).numpy()
     moved = np.empty((len(X), len(X)))
     for j in range(len(X)):
@@ -41,7 +41,7 @@ def sensitivity(X, mask, rng):
 
 
 def train(seed, mask, steps, vocab=8, n=12, d=32):
-    """Learn to predict the next token where there is nothing to predict: every token is drawn at random."""
+    """Learn to predict the next token, although nothing can be predicted: every token is drawn at random."""
     rng = np.random.default_rng(seed)
     normal = lambda *shape: ta.Tensor(rng.normal(size=shape) * shape[0] ** -0.5, requires_grad=True)
     p = {

@@ -1,12 +1,12 @@
 """Draw your own computation: an expression, a softmax, an attention head, and the head's backward pass as a graph.
 
 A computation leaves a graph behind: which operation made each number, and from what. backward() walks that graph in
-reverse; and as the gradient rules are made of the same operations, the walk back is a computation as well, with a
-graph of its own (create_graph=True), that can be drawn, or differentiated once more.
+reverse. The gradient rules are made of the same operations, so the walk back is a computation too. It has a graph of
+its own (create_graph=True), which can be drawn, or differentiated once more.
 
     python demos/computation_graph.py --expression "tanh(a * b + c) ** 2"
 
-draws yours: the functions are those of tinyattn, every other name is a parameter with a random value.
+draws yours. The functions are those of tinyattn; every other name is a parameter with a random value.
 """
 
 import _demo
@@ -32,7 +32,7 @@ def parse(expression, rng):
 
 @region
 def softmax(x):
-    """exp(x - max) / Σ exp(x - max), of primitives: ta.softmax is one op, for speed."""
+    """exp(x - max) / Σ exp(x - max), in single ops; ta.softmax is one op, for speed."""
     e = ta.exp(x - ta.max(x, axis=-1, keepdims=True))
     return e / ta.sum(e, axis=-1, keepdims=True)
 

@@ -1,4 +1,4 @@
-"""The figures in the README: runs the full forms of the demos, keeps what they measured, writes the table from it.
+"""The figures in the README: runs the full forms of the demos, keeps what they measured, and writes the table from it.
 
     python demos/figures.py                       all of them, about half an hour; each is kept when it ends
     python demos/figures.py bottleneck induction  these
@@ -34,8 +34,8 @@ def lines_of(name):
 
 
 def render(text, figures):
-    """The README with the last cell of each demo's row as measured (a dash if its full form was not run), and the
-    lines of each file in the reading order as counted."""
+    """The README with measured figures in the last cell of each demo's row (a dash if its full form was not run), and
+    with the number of lines of each file in the reading order."""
 
     def cell(row):
         path = ROOT / "demos" / f"{row[2]}.py"

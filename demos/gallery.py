@@ -1,4 +1,4 @@
-"""Make the pictures of the README and of docs/gallery.md: attention, its gradients, and graphs that one can follow.
+"""Make the pictures of the README and of docs/gallery.md: attention, its gradients, and readable graphs.
 
 python demos/gallery.py --out docs/images
 
@@ -38,7 +38,7 @@ def gradients(path):
 
 
 def four_words(path):
-    """The README's four words: who looks at whom, and every number with its gradient; the same for a dark page."""
+    """The README's four words: who looks at whom, every number with its gradient; once more for a dark page."""
     from playwright.sync_api import sync_playwright
 
     rng, words, mask = np.random.default_rng(0), ["the", "cat", "sat", "down"], ta.causal_mask(4)

@@ -1,9 +1,9 @@
-"""Can a gradient be trusted? Hold it against finite differences: for attention, and for rules broken on purpose.
+"""Can a gradient be trusted? Compare it with finite differences: for attention, and for rules broken on purpose.
 
-(L(x + h) - L(x - h)) / 2h comes as close to dL/dx as h allows, and h must not be too small. A large step misses the
-curvature: the error falls with h². A small one loses digits, as two almost equal numbers are subtracted: the error
-grows with ε / h. So the curve is a V, lowest near h = ε^(1/3): 6e-6 in float64, 5e-3 in float32, where no more than
-four or five digits agree. That is why ta.gradcheck works in float64. It tells what a wrong rule looks like, too.
+(L(x + h) - L(x - h)) / 2h comes close to dL/dx if h is small, but not too small. A large step misses the curvature:
+this error is proportional to h². A small step loses digits, because two almost equal numbers are subtracted: this error
+is proportional to ε / h. So the curve is a V, lowest near h = ε^(1/3): 6e-6 in float64, 5e-3 in float32. In float32
+only four or five digits agree, so ta.gradcheck works in float64. It also says what is wrong with a broken rule.
 
 Practice: step 8 (python -m tinyattn practice).
 """
@@ -25,7 +25,7 @@ def errors(dtype, steps, seed):
     rng = np.random.default_rng(seed)
     Q, K, V, C = (rng.normal(size=(4, d)).astype(dtype) for d in (3, 3, 5, 5))
 
-    def loss(Q):  # C is random: a plain sum could not see a softmax, whose rows always sum to 1
+    def loss(Q):  # C is random: a plain sum could not see a softmax, because its rows always sum to 1
         return (ta.scaled_dot_product_attention(Q, K, V) * C).sum()
 
     q = ta.Tensor(Q, requires_grad=True)
@@ -77,7 +77,7 @@ def softmax(x):
 
 X = np.array([[0.4, -1.2, 2.0], [0.9, 0.0, -0.7], [1.5, -0.3, 0.6]])
 
-BROKEN = [  # an op with its rule, what is the matter with it, and the word that gives it away
+BROKEN = [  # an op with its rule, what is wrong with it, and the word by which gradcheck shows it
     ("x²", op(lambda g, out, x: g * x)(lambda x: x * x), "the rule says x, but x² has 2x", "half"),
     ("-x", op(lambda g, out, x: g)(lambda x: -x), "the rule forgets the minus", "sign"),
     ("xᵀ", op(lambda g, out, x: g)(lambda x: x.T.copy()), "the rule does not transpose back", "transpose"),

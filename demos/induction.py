@@ -1,14 +1,14 @@
 """In-context learning, as small as can be: two attention layers learn to continue what they saw once. One cannot.
 
-A random text of 10 tokens, and then pieces of it again, from anywhere. Within a piece each next token can be known,
-though no training ever showed this text. Two layers do it by an induction head (Olsson et al. 2022): in the first
-layer a head looks one place back, and writes down at each position which token came before. In the second a head
-asks "where does it say that the token I have here came before?", looks there, and copies what it finds. With one layer
-there is nothing to ask for: a key tells what stands at a position, not what came before it.
+A random text of 10 tokens is followed by pieces of it, from anywhere. Within a piece each next token can be known,
+although no training ever showed this text. Two layers do it by an induction head (Olsson et al. 2022). In the first
+layer a head looks one place back, and writes down at each position which token came before. In the second layer a head
+asks "where does it say that my token came before?", looks there, and copies what it finds. With one layer there is
+nothing to ask for: a key says what stands at a position, not what came before it.
 
-The models are GPTs without feed-forwards, so that all that happens, happens in attention. (Why pieces, from anywhere?
-If the whole text came again, over and over, its next token would be the one that has waited longest. That can be seen
-without knowing what followed what, and a single layer goes a long way by it.)
+The models are GPTs without feed-forwards, so attention does everything. (Why pieces, from anywhere? If the whole text
+came again and again, the next token would be the one not seen for the longest time. A model can find that without
+knowing what followed what, and so a single layer would do quite well.)
 """
 
 import copy
@@ -38,7 +38,7 @@ class AttentionOnly(ta.nn.Module):
 
 def model_of(layers, rng):
     model = ta.nn.GPT(VOCAB, N, D_MODEL, HEADS, layers, block=lambda: AttentionOnly(rng), rng=rng)
-    for table in (model.embedding.weight, model.positions.weight):  # larger than usual at first: sooner told apart
+    for table in (model.embedding.weight, model.positions.weight):  # larger than usual at first: told apart earlier
         table.data = rng.normal(0, 0.5, table.shape)
     return model.astype(np.float32)
 
@@ -56,7 +56,7 @@ def share_right(logits, ids):
 
 
 def train(seed, layers, steps, lr=0.01):
-    """The model, and the share of right continuations at each step: of texts that it has not seen before."""
+    """The model, and its share of right continuations at each step, on texts that it has not seen before."""
     rng = np.random.default_rng(seed)
     model = model_of(layers, rng)
     optimizer = ta.optim.Adam(model.parameters())
@@ -78,8 +78,8 @@ def train(seed, layers, steps, lr=0.01):
 
 @ta.no_grad()
 def examine(model, seed=12345):
-    """The share of right continuations; and for each head of each layer two shares of its weight, (layers, h) each:
-    in the text on the token before ("previous"), and in the pieces on what followed this token ("induction")."""
+    """The share of right continuations; and for each head two shares of its weight, (layers, h) each: in the text, on
+    the token before ("previous"); in the pieces, on the token that followed this one in the text ("induction")."""
     ids, places = batch(np.random.default_rng(seed), 256)
     logits, maps = model(ids[:, :-1], return_weights=True)
     weights = np.stack([w.numpy() for w in maps])  # (layers, B, h, n - 1, n - 1)
@@ -92,7 +92,7 @@ def examine(model, seed=12345):
 
 
 def without(model, layer, heads):
-    """A copy of the model in which these heads are mute: their columns of Wo, which pass them on, are 0."""
+    """A copy of the model without these heads: their columns of Wo, which pass them on, are 0."""
     cut = copy.deepcopy(model)
     weight = cut.blocks[layer].attention.out_proj.weight.data  # (d, h · dk)
     weight.reshape(D_MODEL, HEADS, -1)[:, heads] = 0
@@ -100,13 +100,13 @@ def without(model, layer, heads):
 
 
 def looking_back(model, layer, places):
-    """A copy of the model in which the heads of a layer do one thing only: each position hands on what stands so many
-    places back. What a head finds is still its own: its values, its part of Wo."""
+    """A copy of the model in which the heads of a layer do one thing only: each position looks so many places back.
+    The values and the part of Wo are still each head's own."""
     cut = copy.deepcopy(model)
 
     def attention(Q, K, V, mask=None, **options):
         weights = np.eye(Q.shape[-2], k=-places, dtype=np.float32)
-        weights[:places, 0] = 1  # what has nothing so far back looks at the first token
+        weights[:places, 0] = 1  # a position without a token so far back looks at the first
         return ta.Tensor(weights) @ V
 
     cut.blocks[layer].attention.attention = attention

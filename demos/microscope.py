@@ -2,8 +2,8 @@
 
     python demos/microscope.py ["a sentence"]
 
-The heads are MiniLM's where its weights are (`python -m tinyattn fetch minilm`), in the layer of --layer; without them
-one sentence is shown with three heads whose Q, K and V ship with tinyattn. L is the sum of the head's outputs.
+The heads are MiniLM's, in the layer --layer, if its weights are here (`python -m tinyattn fetch minilm`). Without them
+one sentence is shown, with three heads whose Q, K and V ship with tinyattn. L is the sum of the head's outputs.
 """
 
 import _demo
@@ -107,7 +107,7 @@ def main(demo):
 
 
 def offset(p):
-    """The best rule of the kind "always k tokens further on", and the share of the weight that it catches."""
+    """The best rule of the kind "always k tokens further on", and the share of the weight that lies there."""
     n = len(p)
     shares = {k: np.trace(p, k) / n for k in range(1 - n, n)}
     k = max(shares, key=shares.get)

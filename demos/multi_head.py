@@ -1,16 +1,16 @@
 """Multi-head attention is not redundancy: a head expresses one relation per position, so k relations take k heads.
 
 Each position of a random sequence answers k questions at once: which token stands 1, 2, 4, 7, … places back? A head's
-softmax can look at one of these places; looking at two at once, it hands over the mean of both tokens, and nobody can
-tell which was which. The number of parameters does not depend on the number of heads h, as each has d_model / h of
-the features. So it is a fair race, and the outcome is a staircase: it can be solved where h ≥ k, up to h = k = 8.
+softmax can look at one of these places. If it looks at two, it hands over the mean of both tokens, and nobody can
+tell which was which. Each head has d_model / h of the features, so the number of parameters does not depend on the
+number of heads h. So the race is fair, and its result is a staircase: h heads solve k ≤ h questions, up to h = k = 8.
 
 Below the stairs "one relation per head" is not the whole truth. Two heads give each place a pair of weights, and a
-linear map can single out every place whose pair is a corner of the hull of all pairs: more than two. But where one
-token stands at two of the places its weights add up, and it goes wrong.
+linear map can single out every place whose pair is a corner of the hull of all pairs: more than two. But if one
+token stands at two of the places, its weights add up, and the answer is wrong.
 
 The other side: heads that are not needed find nothing else to do. With h = 8 and two relations, several heads look at
-the same place, and most of them can be cut out of the trained model, one at a time, without loss.
+the same place. Most of them can be cut out of the trained model, one at a time, without loss.
 
 Practice: step 6 (python -m tinyattn practice).
 """
@@ -65,8 +65,8 @@ def train(seed, k, num_heads, steps, lr=0.005):
 
 @ta.no_grad()
 def evaluate(model, k, batches=10):
-    """On sequences that it has not seen: the share of positions with all k answers right; the same where the k tokens
-    are different ones, and where they are not; and the mean weights (h, n, n)."""
+    """On sequences that it has not seen: the share of positions with all k answers right; the same for those whose k
+    tokens all differ, and for the others; and the mean weights (h, n, n)."""
     rng = np.random.default_rng(12345)
     right, different, maps = [], [], []
     for _ in range(batches):
@@ -82,14 +82,14 @@ def evaluate(model, k, batches=10):
 
 
 def looks_back(maps):
-    """For each head, of the places that are asked for the one it looks at most, and the share of its weight there."""
+    """For each head: the place that it looks at most, of those asked for; and the share of its weight there."""
     rows = np.arange(max(BACK), N)
     share = np.array([maps[:, rows, rows - back].mean(axis=-1) for back in BACK])  # (relations, h)
     return np.array(BACK)[share.argmax(axis=0)], share.max(axis=0)
 
 
 def without(model, heads):
-    """A copy of the model in which these heads are mute: their columns of Wo, which pass them on, are 0."""
+    """A copy of the model without these heads: their columns of Wo, which pass them on, are 0."""
     cut = copy.deepcopy(model)
     weight = cut.attention.out_proj.weight.data
     width = D_MODEL // model.attention.num_heads
@@ -99,7 +99,7 @@ def without(model, heads):
 
 
 def dispensable(model, k):
-    """Heads that can be cut together: as long as 99 % stays right, the one whose loss is the smallest goes next."""
+    """Heads that can be cut together: one after the other, the least useful next, as long as 99 % stay right."""
     gone, left = [], list(range(model.attention.num_heads))
     while len(left) > 1:
         share, head = max((evaluate(without(model, [*gone, h]), k, 2)[0], h) for h in left)

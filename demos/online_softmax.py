@@ -1,8 +1,8 @@
-"""Softmax attention of one row, piece by piece: a maximum, a sum and an output are all that must be remembered.
+"""Softmax attention of one row, piece by piece: it remembers only a maximum, a sum and an output.
 
-A row of attention is softmax(s) V. The softmax needs the maximum of all scores and their sum, so it seems that the
-whole row must be there before the first value can be weighted. Flash attention never has the whole row: it reads
-pieces, and when a larger score turns up it shrinks what it has by e^(old maximum - new maximum).
+A row of attention is softmax(s) V. The softmax needs the maximum of all scores and a sum over them, so it seems that
+the whole row must be there before the first value can be weighted. Flash attention never has the whole row: it reads
+pieces. When a larger score comes, it multiplies sum and output by e^(old maximum - new maximum).
 """
 
 import inspect
@@ -32,7 +32,7 @@ def add(state, s, v, rescale=True):
 
 
 def merge(a, b):
-    """Two states, of different pieces, as one. This is how several processors share a long row."""
+    """Two states, of different pieces, joined into one: so several processors can share a long row."""
     top = max(a[0], b[0])
     left, right = math.exp(a[0] - top), math.exp(b[0] - top)
     return top, a[1] * left + b[1] * right, a[2] * left + b[2] * right

@@ -1,11 +1,11 @@
 """In a single parallel operation: the time to read T tokens, by a recurrent network and by attention.
 
 A GRU needs its last state before it can make the next: T steps, one after the other, each too small to keep a processor
-busy. Attention compares all with all in a few large products: more arithmetic, T² of it, and no waiting. Measured: one
-layer of width 64, forward and backward, a batch of one, on one thread. So this is not yet what many cores would gain:
-it is what it costs to do the same in T small pieces or in one.
+busy. Attention compares all tokens with all in a few large products: more arithmetic, T² of it, but no waiting. One
+layer of width 64 is measured, forward and backward, with a batch of one, on one thread. So the difference does not come
+from many cores. It is the cost of T small pieces in place of a few large ones.
 
-The longer the text, the more T² weighs: from some length on the arithmetic costs more than the waiting.
+The longer the text, the more T² matters: from some length on, the arithmetic costs more than the waiting.
 """
 
 import time
@@ -28,7 +28,7 @@ def layers(rng):
 
 
 def seconds(layer, x, runs):
-    """Processor time of a forward pass, and of one with its way back: the least of some runs."""
+    """Processor time of a forward pass, and of forward and backward: the least of some runs."""
     forward, both = [], []
     for _ in range(runs):
         start = time.process_time()

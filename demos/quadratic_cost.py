@@ -1,19 +1,19 @@
 """What n² costs: time and memory of five attentions as the sequence grows, and what each of them gives up.
 
-Every query meets every key, so twice the length is four times the work and, where the scores are stored, four times
-the memory. Flash attention keeps the work and drops the memory; windows, listed blocks and linear attention drop both,
-and pay in what a position can see.
+Every query meets every key. So twice the length is four times the work; if the scores are stored, it is also four times
+the memory. Flash attention has the same work without the memory. Windows, listed blocks and linear attention have
+neither, but a position then sees less.
 
-What n² costs is movement more than arithmetic. Between a large, slow memory and a small, fast one of M numbers plain
-attention moves its scores, 4 n² numbers (written and read, twice: S and P); flash attention moves each tile of K and V
-once for each block of queries, Θ(n² d² / M) (Dao et al. 2022, theorem 2). Counted here from the tiles that the forward
-pass really visits.
+The cost of n² is movement more than arithmetic. There is a large, slow memory, and a small, fast one of M numbers.
+Plain attention moves its scores between them, 4 n² numbers (S and P, each written and read). Flash attention moves each
+tile of K and V once for each block of queries, Θ(n² d² / M) (Dao et al. 2022, theorem 2). This is counted from the
+tiles that the forward pass really visits.
 
-Figures of cost: forward + backward of one head, d = 64, float32, one thread. Memory: the peak beyond
-the inputs, by tracemalloc, to which NumPy reports its arrays. Time: the program's own on the processor, the median of
-three rounds; what the system needs to hand out new memory is told apart, as it varies tenfold from run to run.
-Flash attention is timed with the tiles it has by default, up to 512 × 512; they take 3 MB, whatever n, which would
-hide the rest where n is small. Its memory is therefore shown with tiles of 128 × 128.
+Figures of cost: forward + backward of one head, d = 64, float32, one thread. Memory: the peak beyond the inputs, by
+tracemalloc, to which NumPy reports its arrays. Time: the program's own on the processor, the median of three rounds.
+The system's time for new memory is shown apart, because it varies tenfold from run to run. Flash attention is timed
+with its default tiles, up to 512 × 512. They take 3 MB for every n, which would hide the rest for small n: so its
+memory is shown with tiles of 128 × 128.
 """
 
 import functools
@@ -42,7 +42,7 @@ GIVES_UP = {
     "blocks": "most pairs of blocks, in one layer (BigBird)",
     "linear": "sharpness: the past is one matrix, see recall below",
 }
-LINES = dict(zip(GIVES_UP, (2, 6, 3.5, 1.5, 2)))  # widths: where lines lie on each other, all are seen
+LINES = dict(zip(GIVES_UP, (2, 6, 3.5, 1.5, 2)))  # widths: if lines lie on each other, all are seen
 COLORS = dict(zip(GIVES_UP, (_demo.ORANGE, _demo.BLUE, _demo.GREEN, _demo.SKY, _demo.PURPLE)))
 MARKERS = dict(zip(GIVES_UP, "os^vD"))
 
@@ -85,7 +85,7 @@ def own_seconds():
 
 
 def free_memory():
-    """Bytes of this machine's memory that can be had now; where that is not told, 4 GB."""
+    """Free bytes of this machine's memory; 4 GB if the system does not say."""
     try:
         with open("/proc/meminfo") as info:
             return next(int(line.split()[1]) * 1024 for line in info if line.startswith("MemAvailable"))
@@ -214,7 +214,7 @@ def main(demo):
         [(*pair, *(f"{share:.2f}" for share in shares)) for pair, shares in recalled.items()],
     )
 
-    # Time is the noisier, and short sequences are all overhead: there each step's exponent is taken from their ends.
+    # Times are noisier, and for short sequences they are mostly overhead: so an exponent comes from the ends of a step.
     exponents = {name: [e for e, _ in f] for name, f in fits.items()}
     within = lambda name, k, target, by: abs(exponents[name][k] - target) <= by
     time_by, memory_by = (0.45, 0.25) if demo.quick else (0.2, 0.15)
@@ -279,9 +279,9 @@ def main(demo):
 def recall(n, d, rng, repeats):
     """The share of n values that attention with the right key brings back: by softmax, by Σ k vᵀ, by linear attention.
 
-    Softmax is as sharp as it likes (keys of length 1, scale 30; training makes long queries). A scale is of no help to
-    the others: it changes neither k (Σ k vᵀ) nor, where it cancels, sums over sums. What linear attention brings is a
-    mean of all values, so their mean is taken off. Right is the value whose direction is nearest.
+    Softmax may be as sharp as it needs (keys of length 1, scale 30; training makes long queries). A scale does not help
+    the others: in Σ k vᵀ it does not change k, and in linear attention it cancels. Linear attention brings back a mean
+    of all values, so the mean of the values is subtracted. The answer is the value whose direction is nearest.
     """
     right = np.zeros(3)
     for _ in range(repeats):

@@ -1,12 +1,12 @@
 """A real language model in these layers: it writes, token by token, and shows its attention sink and induction heads.
 
 SmolLM2-135M is a Llama: 30 layers with 9 heads that share 3 heads of keys and values, rotary positions, SwiGLU. It is
-nn.GPT with these parts, filled from its GGUF file (`python -m tinyattn fetch smollm2`; without it, a small model with
-random weights still shows what a KV cache saves).
+nn.GPT with these parts, filled from its GGUF file (`python -m tinyattn fetch smollm2`). Without the file, a small model
+with random weights still shows what a KV cache saves.
 
-The KV cache: the keys and values of what was read do not change when a token is added, so each new token costs one
-position instead of all of them. The induction heads (Olsson et al. 2022): at a token that was there before, they look
-at what came after it then. On random tokens, repeated once, that alone makes the second copy predictable.
+The KV cache: a new token does not change the keys and values of earlier ones, so it costs one position instead of all
+of them. The induction heads (Olsson et al. 2022): at a token that was there before, they look at what came after it
+then. On random tokens, repeated once, that alone makes the second copy predictable.
 """
 
 import time
@@ -152,7 +152,7 @@ def show_sink(demo, model, tokenizer):
     with ta.no_grad():
         logits, maps = model([text.ids], return_weights=True)
     maps = np.concatenate([m.numpy() for m in maps])  # (layers, heads, T, T)
-    rows = slice(len(text.ids) // 2, None)  # where there is much else to look at
+    rows = slice(len(text.ids) // 2, None)  # tokens that could look at many others
     share = maps[:, :, rows, 0].mean((1, 2))
     even = np.mean(1 / np.arange(1, len(text.ids) + 1)[rows])
     demo.say(
@@ -177,7 +177,7 @@ def show_induction(demo, model, tokenizer, usual):
     with ta.no_grad():
         logits, maps = model(ids[None], return_weights=True)
     loss = losses(logits.numpy()[0], ids)
-    first, second = loss[:n].mean(), loss[n + 1 :].mean()  # the second copy's first token cannot be foreseen
+    first, second = loss[:n].mean(), loss[n + 1 :].mean()  # the second copy's first token cannot be predicted
     maps = np.concatenate([m.numpy() for m in maps])  # (layers, heads, T, T)
     queries = np.arange(n + 1, 2 * n)  # the second copy, and for each token what came after it in the first
     score = maps[:, :, queries, queries - n + 1].mean(-1)

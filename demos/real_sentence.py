@@ -1,11 +1,12 @@
 """Real heads of a trained model: which word does "it" look at? Its score, the best trivial rule beside it, its limits.
 
 The model is MiniLM, a BERT of 6 layers with 12 heads, run in tinyattn's own layers (`python -m tinyattn fetch minilm`).
-Without it, the demo shows attention maps that were stored from it. Nobody told these heads what to look for: that one
-links pronouns to nouns, or verbs to their objects, came of training.
+Without it, the demo shows attention maps that were stored from it. Nobody told these heads what to look for: training
+made one that links pronouns to nouns, and others that link verbs to their objects.
 
-A picture of one sentence proves nothing: of 72 heads some will always please. So each head is scored on sentences with
-marked answers, beside the best rule of the kind "always k words further on". Layers and heads are counted from 0.
+A picture of one sentence proves nothing: among 72 heads some will always look right. So each head is scored on
+sentences with marked answers, beside the best rule of the kind "always k words further on". Layers and heads are
+counted from 0.
 
 Practice: step 5 (python -m tinyattn practice).
 """
@@ -86,12 +87,12 @@ def sentences():
 
 
 def split(text):
-    """Words and marks, in small letters, as MiniLM's tokenizer cuts them before it cuts long words in pieces."""
+    """Words and marks, in small letters, as MiniLM's tokenizer has them before it cuts long words into pieces."""
     return "".join(c if c.isalnum() else f" {c} " for c in text.lower()).split()
 
 
 def by_word(tokens, maps):
-    """(..., tokens, tokens) -> (..., words, words): the pieces of a word give together, and receive together.
+    """(..., tokens, tokens) -> (..., words, words): the pieces of a word look as one, and are looked at as one.
 
     [CLS] and [SEP] are left out: heads look there when they have nothing to say.
     """
@@ -110,7 +111,7 @@ def run_model(model, tokenizer, sentence):
 
 
 def all_maps(demo):
-    """{sentence: (tokens, {head: map})} of the sentences here, from the model where it is, else as stored."""
+    """{sentence: (tokens, {head: map})} of the sentences here, from the model if it is there, else as stored."""
     try:
         model, tokenizer = pretrained.load("minilm")
     except (FileNotFoundError, ImportError) as error:
@@ -132,7 +133,7 @@ def all_maps(demo):
 
 
 def score(maps, relation, head):
-    """For each marked case of a relation: does the head's row, among the words, peak at the marked one? Its weight?"""
+    """For each marked case of a relation: has the marked word the largest weight of the head's row? Which weight?"""
     hits, weights = [], []
     for sentence, relations in sentences():
         tokens, by_head = maps[sentence]

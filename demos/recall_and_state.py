@@ -1,16 +1,17 @@
-"""What is given up with n²: recall. Four ways to remember read pairs and are asked for all of them, as in a paper.
+"""Without n² one gives up recall. Four kinds of memory read pairs, and are asked for all of them, as in a paper.
 
 Multi-query associative recall (Arora et al. 2023, Zoology, arXiv 2312.04927): a sequence of n tokens begins with n / 8
-pairs, key value key value …; in the rest, among words that do not matter, each key comes again, anywhere, and its value
-is asked for. Every token is mixed with the one before it (so that a value knows its key); then one layer remembers:
+pairs, key value key value …. In the rest, each key comes again, anywhere among words that do not matter, and the model
+is asked for its value. Every token is mixed with the one before it, so that a value knows its key. Then one layer
+remembers:
 
 softmax     attention: keeps all n positions, a state of 2 n d numbers
 window      attention to the last n / 4 positions only: 2 (n / 4) d numbers
 linear      linear attention: a matrix Σ φ(k) vᵀ and a vector Σ φ(k), d² + d numbers, whatever n is
-GRU         d numbers, and no pattern of keys and values given: it has to find one
+GRU         d numbers, and no pattern of keys and values: it has to find one
 
-The paper's models of fixed state are gated convolutions, its layers two and its vocabulary large. So these are its
-statements, tried on relatives, not its table.
+The paper's models of fixed state are gated convolutions, with two layers and a large vocabulary. So this tests the
+paper's statements on similar models. It does not repeat its table.
 """
 
 import time
@@ -73,8 +74,8 @@ def state(kind, n, d):
 
 
 def train(seed, kind, n, d, steps, lr=0.01):
-    """The share of right answers in the end (of 20 batches), and what the last fifth of the steps had brought. Ends
-    early where it is learned, and not where nothing is learned: a GRU guesses for hundreds of steps, then begins."""
+    """The share of right answers at the end (over 20 batches), and the gain of the last fifth of the steps. Ends early
+    only when all is learned, for a GRU that seems to learn nothing may begin after hundreds of steps."""
     rng = np.random.default_rng(seed)
     model = Recall(kind, n, d, rng).astype(np.float32)
     model.token.weight.data = rng.normal(size=(VOCAB, d)).astype(np.float32)
@@ -97,7 +98,7 @@ def train(seed, kind, n, d, steps, lr=0.01):
 
 
 def within_window(n, rng, batches=50):
-    """The share of questions whose pair lies in the window: the most that a window can answer, beside guesses."""
+    """The share of questions whose pair lies in the window: apart from guesses, a window can answer no more."""
     share = []
     for _ in range(batches):
         _, asked, _, pairs = batch(rng, n)
@@ -106,7 +107,7 @@ def within_window(n, rng, batches=50):
 
 
 def narrowest(right, kind, n, widths):
-    """The smallest width from which on it is solved (mean of the seeds), or None."""
+    """The smallest width from which on the task is solved (mean of the seeds), or None."""
     solved = [d for d in widths if (kind, n, d) in right and np.mean(right[kind, n, d]) > SOLVED]
     return min(solved, default=None)
 
@@ -134,8 +135,8 @@ def main(demo):
     lengths, widths = ([64], [8, 32]) if demo.quick else ([64, 128, 256, 512], [16, 32, 64, 128])
     steps, seeds = (120 if demo.quick else 300), 3
     slow = 120 if demo.quick else 1000  # the GRU's steps: it begins to learn after some hundred
-    # The GRU reads one by one, and takes most of the time: all widths at the shortest, two at the next, where it has
-    # failed already. The longest would take it an hour.
+    # The GRU reads one by one, and takes most of the time: all widths at the shortest length, two at the next, where it
+    # already fails. The longest would take it an hour.
     reads = {"GRU": {(n, d) for i, n in enumerate(lengths[:2]) for d in widths[:: i + 1]}}
     if demo.quick:
         reads = {"GRU": {(64, 32)}, "window": {(64, 32)}}

@@ -1,15 +1,15 @@
 """Attention is one line, softmax(Q Kᵀ / √dk) V: taken apart here on four words, and with three mistakes beside it.
 
-Each word asks (Q), advertises (K) and hands over (V). Their scalar product is the score: it tells how alike their
-directions are, and how long they are. A row of softmax(Q Kᵀ / √dk) says how a word divides its attention; it sums to 1,
-so the output is a mean of values. Heads split the features, attend each for itself, and Wo joins them.
+Each word asks (Q), advertises (K) and hands over (V). The dot product of a query and a key is the score: it grows with
+their lengths, and with how alike their directions are. A row of softmax(Q Kᵀ / √dk) says how a word divides its
+attention. It sums to 1, so the output is a mean of values. Each head attends on a part of the features; Wo joins them.
 
 Three things people get wrong, each with what it breaks:
-the axis       softmax down the columns runs, and looks right. But the output is no mean any more, a later word changes
-               earlier outputs behind a causal mask, and a single query, as when text is generated, gets weight 1
-               everywhere. (That rows do not sum to 1 is how it shows, and other mistakes show so too: see the mask.)
-the mask       put on after the softmax, as a factor 0, it takes weight away and gives it to nobody.
-the division   by √d_model instead of √dk: with h heads, scores are √h times too small, and choices too flat.
+the axis       softmax down the columns runs, and looks right. But the output is no mean any more. Later words change
+               earlier outputs, even under a causal mask. A single query, as in generation, gets weight 1 everywhere.
+               (The sign of it: rows do not sum to 1. Other mistakes have the same sign: see the mask.)
+the mask       applied after the softmax, as a factor 0, it takes weight away and gives it to nobody.
+the division   by √d_model instead of √dk: with h heads, scores are √h times too small, and the weights too even.
 
 Practice: steps 1 and 2 (python -m tinyattn practice).
 """
@@ -38,7 +38,7 @@ def softmax(S, axis):
 
 
 def attention(Q, K, V, axis=-1, allowed=True):
-    """The line itself, with the axis to choose."""
+    """The line itself; the axis can be chosen."""
     S = Q @ K.T / np.sqrt(Q.shape[-1])  # (n, dk) @ (dk, m) -> (n, m)
     P = softmax(np.where(allowed, S, -np.inf), axis)
     return P @ V, P  # (n, m) @ (m, dv) -> (n, dv)

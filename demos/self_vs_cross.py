@@ -1,13 +1,13 @@
 """Self and cross attention are one layer: they differ only in where the keys and values come from.
 
-(a) mha(x) and mha(x, context), with the same parameters. The output has a row for each query; what it reads is
-    the context, however long, and in whatever order.
-(b) Translation. An encoder reads a date as people write it, seven ways; a decoder writes it in ISO form, and each
-    character it writes looks up what it needs in the encoder's output. The alignment is learned, not given: the
+(a) mha(x) and mha(x, context), with the same parameters. The output has a row for each query. It reads the context,
+    of any length and in any order.
+(b) Translation. An encoder reads a date as people write it, in seven ways. A decoder writes it in ISO form, and each
+    character that it writes looks up what it needs in the encoder's output. The alignment is learned, not given: the
     year's digits look at the year, wherever it stands.
-(c) Retrieval. A question is the query, a memory of facts the keys and values. Trained on ever new facts, the model
-    has learned to look up; so it answers from facts that it never trained on. The same model without the memory
-    can only know facts by heart, and answers for the world it was trained on when that is no longer true.
+(c) Retrieval. A question is the query; a memory of facts gives the keys and values. The facts of training are always
+    new, so the model learns to look up, and answers from facts that it never trained on. The same model without the
+    memory can only know facts by heart. It answers for the world of its training, when that is no longer true.
 
 Practice: step 7 (python -m tinyattn practice).
 """
@@ -147,7 +147,7 @@ def train_translator(dates, forms, width, steps, rng, batch=64, lr=3e-3):
 
 @ta.no_grad()
 def translate(model, texts):
-    """What the model writes, character by character, for each text; and the weights (B, 10, m) it wrote them with."""
+    """What the model writes for each text, character by character; and its weights (B, 10, m) as it wrote them."""
     memory, mask = model.encode(*encode(texts, READ))
     written = np.full((len(texts), 1), WRITTEN.index(START))
     for _ in range(10):
@@ -157,7 +157,7 @@ def translate(model, texts):
 
 
 def look_at_year(texts, dates, weights):
-    """Of each year digit's weight, the share that lies on the year as read; and the same for a blind look."""
+    """The share of each year digit's weight that lies on the year as read; and the same for a blind look."""
     starts = [text.index(str(d.year)) for text, d in zip(texts, dates)]
     share = np.mean([w[:4, s : s + 4].sum(-1) for w, s in zip(weights, starts)])
     return share, np.mean([4 / len(text) for text in texts])
@@ -314,7 +314,7 @@ def train_answerer(draw, steps, rng, lr=5e-3):
 
 
 def retrieval(seed, steps, facts):
-    """Train both models; their share of right answers, in the world trained on and in a new one; and what they say."""
+    """Train both models. Their shares of right answers in the world of training and in a new one; what they say."""
     rng = np.random.default_rng(seed)
     known = rng.permuted(np.tile(np.arange(A) < 6, (N, T, 1)), axis=-1)  # 6 of 8 answers: facts to train on
     old = worlds(rng, 1, known)

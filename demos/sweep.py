@@ -1,7 +1,7 @@
-"""All demos at many seeds: whatever the seed, every claim holds.
+"""All demos at many seeds: every claim holds at every seed.
 
-A claim that a demo makes is one about chance wherever something is drawn or trained. One run proves little: this runs
-each demo at each seed, and tells each claim that fails as soon as it does. Ends with code 1 if there was one.
+Most demos draw random numbers or train, so one run proves little. This runs each demo at each seed, and reports a
+failed claim at once. It ends with code 1 if a claim failed.
 
     python demos/sweep.py --seeds 0-19 --quick
     python demos/sweep.py --full --seeds 0,7,42,123 vanishing_gradients multi_head
@@ -29,7 +29,7 @@ def numbers(text):
 
 
 def run(name, seed, quick, folder, echo=False):
-    """One run of a demo: what its --json says, and {"error": its last line on stderr} where it ended without."""
+    """One run of a demo: the content of its --json, or {"error": its last line on stderr} if there is none."""
     result = Path(folder) / f"{name}_{seed}.json"
     result.unlink(missing_ok=True)
     command = [sys.executable, FOLDER / f"{name}.py", "--seed", str(seed), "--out", folder, "--json", result]

@@ -2,13 +2,13 @@
 
 Q = X Wq is how a position asks, K = X Wk how it advertises, V = X Wv what it hands over. Two of them can be made one:
 
-V = K     makes the content pay for the address: the dk numbers that tell where to look are all that is handed over.
-          Where the two differ, as in a dictionary, a narrow head fails; a wide one gives a part of its width to each.
-Wq = Wk   makes the scores of self attention symmetric, Q Kᵀ = X W Wᵀ Xᵀ: i looks at j just as j looks at i. A
-          relation with a direction has no place there: if rock looks at the scissors, the scissors look at rock.
-          At best two of three can be right: were ab > ac, bc > ba and ca > cb, then ab > ac > bc > ab.
+V = K     makes the content pay for the address: the dk numbers that say where to look are also all that is handed over.
+          If the two differ, as in a dictionary, a narrow head fails; a wide one gives a part of its width to each.
+Wq = Wk   makes the scores of self attention symmetric, Q Kᵀ = X W Wᵀ Xᵀ: i scores j just as j scores i. They cannot
+          express a relation with a direction: if rock looks at the scissors, the scissors look at rock.
+          At best two of three can be right: from ab > ac, bc > ba and ca > cb follows ab > ac > bc > ab.
 
-Three tasks, each for one head of width 4 … 32 with a linear map behind it:
+Three tasks, each for one head of width 4 … 32, followed by a linear map:
 dictionary   16 words, each with a meaning; asked for a word, answer with its meaning. Content is not address.
 menu         8 dishes; asked "is there this, or that?", answer with the one there is. Content is address.
 game         rock, paper, scissors, five times, each piece with a label; each piece answers with the label of the
@@ -48,7 +48,7 @@ def parameters(rng, dk, classes, tables):
 
 
 def rows(table, ids):
-    """table[ids], as ta.embedding(ids, table), but by a product with one-hot rows: faster where the table is small."""
+    """table[ids], as ta.embedding(ids, table), but by a product with one-hot rows: faster for a small table."""
     return np.eye(len(table), dtype=np.float32)[ids] @ table
 
 

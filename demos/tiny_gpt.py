@@ -1,19 +1,19 @@
 """A GPT, small and complete: two minutes on one core, and it writes almost English, a character at a time.
 
-Two blocks of four heads read 64 characters of Jane Austen and learn to guess the next. The last tenth of the text
-is kept from them: there the loss is measured, in nats a character (e to that power is how many characters, equally
-likely, would leave the same doubt). What there is to see:
+Two blocks of four heads read 64 characters of Jane Austen and learn to guess the next. They never see the last tenth
+of the text: there the loss is measured, in nats a character (a loss of ℓ is the doubt between e^ℓ characters that are
+equally likely). What there is to see:
 
-- it falls far below what letter frequencies and pairs of letters can tell;
-- most of that comes from the last eight characters: so small a model, so shortly trained, knows words, not plots;
+- the loss falls far below what frequencies of letters, and of pairs of letters, can reach;
+- most of that comes from the last eight characters: a model so small, trained so shortly, knows words, not plots;
 - text is written with a KV cache: each step computes one position, and the logits are those of the full pass;
-- saved and loaded again, the model writes the same text and learns on to the same numbers, bit by bit;
-- Ctrl-C ends the training, and keeps what was learned; --load out/tiny_gpt_seed0.npz goes on from there, and ends
-  with the very numbers of a run that was never stopped.
+- saved and loaded again, the model writes the same text, and further training gives the same numbers, bit by bit;
+- Ctrl-C ends the training, and keeps what was learned. --load out/tiny_gpt_seed0.npz continues from there, and ends
+  with exactly the numbers of a run that was never stopped.
 
-Time is this process's CPU time, so that other work on the machine does not count. Three models are trained, from
---seed on, as one proves little; --seeds 1 trains one. Measured: seeds 0, 1, 2 end at 1.41, 1.38, 1.41 nats.
---prompt "She was " chooses how the written text begins.
+Time is this process's CPU time, so other work on the machine does not count. One model proves little, so three are
+trained, from --seed on; --seeds 1 trains one. Measured: seeds 0, 1, 2 end at 1.41, 1.38, 1.41 nats.
+--prompt "She was " chooses the beginning of the written text.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ PROMPT = "It is a truth universally acknowledged, that "
 
 
 def keep_memory():
-    """Let the C library keep what is freed: asking the system for it again in each step costs a third of the time.
+    """Let the C library keep freed memory: to ask the system for it in each step costs a third of the time.
 
     For glibc; elsewhere nothing happens. (M_TRIM_THRESHOLD = -1 and M_MMAP_THRESHOLD = -3 in malloc.h.)
     """
@@ -48,7 +48,7 @@ def keep_memory():
 
 @contextlib.contextmanager
 def ctrl_c_noted():
-    """Within, Ctrl-C only appends to the list that this gives, so that no step is left half done. A second one ends."""
+    """Inside, Ctrl-C only appends to the list that this gives, so that no step stays half done. A second one ends."""
     noted = []
 
     def note(*_):
@@ -82,14 +82,14 @@ class Text:
         return "".join(self.alphabet[i] for i in ids)
 
     def batch(self, rng, size, context):
-        """Pieces of the text (B, context), and the next characters: the same, one further."""
+        """Pieces of the text (B, context), and the next characters: the same pieces, one place further."""
         starts = rng.integers(0, len(self.train) - context, size)
         pieces = self.train[starts[:, None] + np.arange(context + 1)]
         return pieces[:, :-1], pieces[:, 1:]
 
 
 def counted(text):
-    """Nats a character on the held-out text of what counting can tell: single letters, and pairs."""
+    """The loss on the held-out text, in nats a character, of two models that count: single letters, and pairs."""
     n = len(text.alphabet)
     letters = np.bincount(text.train, minlength=n) + 1.0
     pairs = np.ones((n, n)) * 0.1
@@ -135,7 +135,7 @@ class Run:
         return loss.item()
 
     def train(self, demo, looks=10):
-        """The steps that are left, with looks at the held-out text. Returns False where Ctrl-C ended it early."""
+        """The steps that are left, with looks at the held-out text. Returns False if Ctrl-C ended it early."""
         every, losses = max(1, self.steps // looks), []
         with ctrl_c_noted() as stop:
             for _ in demo.track(range(self.step, self.steps), "learning to write (Ctrl-C keeps what is learned)"):
@@ -168,7 +168,7 @@ class Run:
         return np.concatenate(losses).mean(axis=0)
 
     def save(self, path):
-        """The model, and the optimiser's running means: without them the next steps would be others."""
+        """The model, and the optimiser's running means: without them the next steps would differ."""
         optimizer = {f"optimizer.{name}": array for name, array in self.optimizer.state_dict().items()}
         ta.save(self.model.state_dict() | optimizer, path)
 

@@ -1,19 +1,19 @@
 """Why attention divides by √dk: without it the softmax saturates, most queries get no gradient, and training fails.
 
-A dot product of dk products, each of variance 1, has variance dk. So scores grow like √dk, and softmax, which sees
-differences, turns into a choice: one weight is 1, the others 0. There it is flat. dS = P · (dP - Σ P · dP) is 0
-where P is 0 or 1, and what does not reach the scores reaches neither Q nor Wq.
+A dot product is a sum of dk products. If each has variance 1, the sum has variance dk. So scores grow like √dk. The
+softmax depends on their differences and becomes a choice: one weight is 1, the others are 0. There it is flat:
+dS = P · (dP - Σ P · dP) is 0 where P is 0 or 1. A gradient that does not reach the scores reaches neither Q nor Wq.
 
 (a) measures this over dk = 1 … 4,096, before training. One figure goes the other way and is shown too: the root mean
-    square of the gradients grows, as the few queries that are still undecided miss the factor 1/√dk.
+    square of the gradients grows, because the few undecided queries lack the factor 1/√dk.
 (b) trains a small model to look things up, and takes cause and cure apart. Two things are varied: whether the scores
-    are divided by √dk, and whether they start with variance 1 or dk (Wq drawn √dk times smaller or larger makes either
-    start from either form). It is the start that saturates: rows are decided before anything was learned, many for the
-    wrong key, and get no gradient that could change it; with such a start the division does not help, without it
-    dk = 64 learns undivided. At dk = 512 there is a second cause, the step: undivided, a step of Adam moves the scores
-    farther. The division cures both, at every width.
+    are divided by √dk, and whether they start with variance 1 or dk (Wq is drawn √dk times smaller or larger, so each
+    form can have each start). The start saturates: many rows choose a wrong key before anything is learned, and get no
+    gradient that could change it. If scores start with variance dk, the division does not help; if they start with
+    variance 1, dk = 64 learns undivided. At dk = 512 there is a second cause, the step: undivided, a step of Adam moves
+    the scores farther. The division cures both, at every width.
 (c) draws both computation graphs, coloured by the size of the gradient: one sees where it dies. A node's colour is the
-    gradient at its output; so the softmax is still bright, and what it was computed from is dark.
+    gradient at its output. So the softmax is still bright, and the scores before it are dark.
 
 Practice: step 3 (python -m tinyattn practice).
 """
@@ -185,7 +185,7 @@ def parameters(rng, dk):
 
 
 def rows(table, ids):
-    """table[ids], as ta.embedding(ids, table), but by a product with one-hot rows: faster where the table is small."""
+    """table[ids], as ta.embedding(ids, table), but by a product with one-hot rows: faster for a small table."""
     return np.eye(len(table), dtype=np.float32)[ids] @ table
 
 
@@ -208,7 +208,7 @@ CELLS = {  # divided by √dk? with scores of variance 1 at the start?
 
 
 def train(seed, dk, cell, lr, steps):
-    """{what: its course over the steps}, on sequences that the model has not seen before; ends once all is right.
+    """{what: its course over the steps}, on sequences that the model has not seen before; ends when all is right.
 
     right     share of right answers
     decided   share of questions whose largest weight is above .99; wrong: and lies on a key that was not asked for

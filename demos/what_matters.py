@@ -1,13 +1,13 @@
-"""What does a trained model use? Gradients say it in one backward pass; taking things out says whether they are right.
+"""What does a trained model use? Gradients say it in one backward pass; taking things out tests what they say.
 
 Two questions to MiniLM, with a gradient and a true ablation side by side (`python -m tinyattn fetch minilm`):
-  1. Which words make "it" look at "animal"? gradient × (word - [MASK]) is the tangent's guess of what replacing a word
-     by [MASK] costs. For a small step it is right; for the whole way it is not, as attention saturates. The mean of
-     the gradients along the way is (Sundararajan et al. 2017).
+  1. Which words make "it" look at "animal"? gradient × (word - [MASK]) estimates, along the tangent, what it costs to
+     replace a word by [MASK]. The estimate is right for a small step. For the whole way it is wrong, because attention
+     saturates; but the mean of the gradients along the way is right (Sundararajan et al. 2017).
   2. Which heads matter? With a gate of 1 on each head's output z, the gradient of the loss at the gate is Σ z · dL/dz
-     (Michel et al. 2019): all 72 at once. Closing the gates one by one takes 72 runs.
-In its full form, the first question also goes to SmolLM2, about its next word. Without the weights a small model with
-random ones shows the method.
+     (Michel et al. 2019): all 72 at once. To close the gates one by one takes 72 runs.
+In its full form, the demo also asks SmolLM2 the first question, about its next word. Without the weights, a small model
+with random ones shows the method.
 """
 
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ PROMPT, ANSWER, RIVAL = "<|im_start|>The capital of France is", " Paris", " Lond
 
 @contextmanager
 def replaced(module, output):
-    """Meanwhile the module gives this output, whatever it is asked."""
+    """Meanwhile the module gives this output, for every input."""
     module.forward = lambda *inputs: output
     try:
         yield
@@ -55,15 +55,15 @@ def replaced(module, output):
 def by_token(f, words, neutral, steps):
     """What each token's vector does for f: (tangent, mean of tangents, truth, all of a small step: tangent and truth).
 
-    words (n, d) are the tokens' vectors, neutral (d,) is what a removed one becomes; f(X) gives (B,) values for
-    X (B, n, d). Row i of a batch has token i on its way out, the others in their place.
+    words (n, d) are the tokens' vectors. A removed one becomes neutral (d,). f(X) gives (B,) values for X (B, n, d).
+    In row i of a batch, token i is on its way to neutral; the others are unchanged.
     """
     n = len(words)
     at = np.arange(n)
     way = words - neutral  # (n, d)
 
     def on_the_way(left):
-        """f where of token i the share `left` is left: (n,) values, and each one's slope along its way."""
+        """f if the share `left` of token i is left: (n,) values, and the slope of each along its way."""
         X = np.repeat(words[None], n, axis=0)  # (n, n, d)
         X[at, at] = neutral + left * way
         x = ta.Tensor(X, requires_grad=True)
@@ -132,7 +132,7 @@ def ranks(x):
 
 
 class Hashed:
-    """Stands in for a tokenizer: one id per different word, for a model that knows none anyway."""
+    """In place of a tokenizer: one id per different word, for a random model, which knows no words."""
 
     def __init__(self):
         self.words = ["[MASK]", "[CLS]", "[SEP]"]

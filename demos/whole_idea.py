@@ -1,7 +1,7 @@
 """The whole idea of tinyattn in one file, with NumPy alone: attention, and its derivatives by the walk back.
 
-A computation is a chain of small steps. For each kind of step the derivative is known: that is a table, the rules
-below. So each tensor remembers the step that made it. To get the gradient of a long computation, walk back over these
+A computation is a chain of small steps. For each kind of step the derivative is known: the rules below are a table of
+them. So each tensor remembers the step that made it. To get the gradient of a long computation, walk back over these
 steps, from the result to the inputs, and apply the rules of each step. That is all. Run it:
 
     python demos/whole_idea.py
@@ -25,9 +25,9 @@ class Tensor:
 
 
 def op(*rules):
-    """Makes a step of a formula on arrays and one rule per input, which stand above it.
+    """Makes a step from a formula on arrays, and from the rules above it, one per input.
 
-    Let L be the number that the whole computation ends in. A rule is given g = dL/d(out), out and the inputs; it
+    Let L be the number at the end of the whole computation. A rule is given g = dL/d(out), out and the inputs; it
     returns dL/d(input), the input's share of g.
     """
 
@@ -109,8 +109,8 @@ Tensor.__matmul__, Tensor.T = matmul, property(transpose)
 def gradients(output, g):
     """{t: dL/dt} for every tensor t that output was made of; g is dL/d(output). This is the chain rule.
 
-    A tensor that several steps used gets the sum of their shares. The results of these steps are newer than it. So once
-    it is the newest one left, all its shares are in, and it can pass its gradient on.
+    A tensor that several steps used gets the sum of their shares. The results of these steps are newer than it. So when
+    it is the newest tensor left, it has all its shares, and can pass its gradient on.
     """
     found, left = {output: g}, {output}
     while left:
@@ -124,7 +124,7 @@ def gradients(output, g):
 
 
 def sum_copies(share, shape):
-    """Where NumPy copied an element to fit a larger array (broadcasting), the element gets the sum over its copies."""
+    """If NumPy copied an element to fit a larger array (broadcasting), the element gets the sum over its copies."""
     share = share.sum(tuple(range(share.ndim - len(shape))))
     return share.sum(tuple(i for i, length in enumerate(shape) if length == 1), keepdims=True)
 
@@ -133,7 +133,7 @@ def sum_copies(share, shape):
 
 
 def softmax(x):
-    """e^x / Σ e^x, row by row. The row's maximum is taken away first: it cancels, and e^x stays in range."""
+    """e^x / Σ e^x, row by row. The row's maximum is subtracted first: it cancels, and e^x stays in range."""
     e = exp(x - x.data.max(-1, keepdims=True))
     return e / sum_rows(e)
 
@@ -156,7 +156,7 @@ def self_attention(X, Wq, Wk, Wv):
 
 
 def differences(f, x, g, h=1e-6):
-    """dL/dx once more, without any calculus: move one element by ±h and see how L = Σ g · f() follows."""
+    """dL/dx once more, without calculus: move one element by ±h and see how L = Σ g · f() changes."""
     slopes = np.zeros(x.data.shape)
     for i in np.ndindex(slopes.shape):
         middle = x.data[i]

@@ -9,8 +9,8 @@ tree. But a value may be used twice (a residual connection, a weight in every st
        \\ /       3. pass on each contribution by itself: right, but every path is walked, 2ⁿ for n diamonds.
         y
 
-Taken from the last to the first, each node is visited once, when its gradient is complete: right, and linear. (And
-with a loop: recursion of any kind ends at Python's limit of 1,000 calls.)
+In order, from the last node to the first, each is visited once, when its gradient is complete: right, and linear. (This
+walk is a loop: any recursion ends at Python's limit of 1,000 calls.)
 """
 
 import sys
@@ -26,7 +26,7 @@ class Scalar:
     """A number that remembers what it was computed from: pairs of (input, d(this)/d(input))."""
 
     passed_on = 0  # how many contributions were passed on, by any walk
-    received: ClassVar = []  # by whom, and how much: the contributions in their order
+    received: ClassVar = []  # who received how much: the contributions in their order
 
     def __init__(self, value, inputs=()):
         self.value, self.inputs, self.grad = value, inputs, 0.0
@@ -72,7 +72,7 @@ def every_path(node, gradient=1.0):
 def in_order(output):
     for node in reversed(inputs_first(output, [], set())):
         for x, slope in node.inputs:
-            x.receive(node.grad * slope)  # node.grad is complete: all that use node came before
+            x.receive(node.grad * slope)  # node.grad is complete: all nodes that use this one came before
 
 
 def inputs_first(node, order, seen):

@@ -1,13 +1,14 @@
 """Attention does not know word order: "dog bites man" is "man bites dog" until positions are added.
 
-A query looks at keys by what they are. Nothing in softmax(Q Kᵀ / √dk) V says where they stand, so if the words are
-shuffled, the outputs are shuffled with them and stay what they were, but for rounding. What is added to tell:
+A query looks at keys by what they are. Nothing in softmax(Q Kᵀ / √dk) V says where they stand. So if the words are
+shuffled, the outputs are shuffled in the same way and, except for rounding, do not change. Three ways to add the order:
 
 sinusoidal   a fixed pattern of sines for each place, added to the word's vector (Vaswani et al. 2017, section 3.5)
 learned      a vector for each place, added as well, and trained
-rotary       queries and keys are turned by an angle that grows with their place: a score then depends on the distance
-             of the two, and on nothing else (Su et al. 2021)
-a causal mask alone tells something of it, too: the first word sees one word, the last sees all.
+rotary       queries and keys are turned by an angle that grows with their place: of the two places, a score then
+             depends only on the distance (Su et al. 2021)
+
+A causal mask alone also shows something of the order: the first word sees one word, the last sees all.
 
 Then a model is asked "who bites?". Without positions it cannot do better than to guess one of two.
 """
