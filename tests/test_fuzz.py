@@ -14,6 +14,7 @@ import tinyattn as ta
 
 COUNT = int(os.environ.get("TINYATTN_FUZZ", "40"))
 SEEDS = range(COUNT)
+ONCE_ALARMS = (2012, 4180, 6316, 6612, 6660, 7260, 7828)  # programs whose second derivatives cancel to nearly 0
 
 UNARY = {  # name: (here, in PyTorch)
     "exp": (lambda x: ta.exp(0.3 * x), lambda t, x: t.exp(0.3 * x)),
@@ -93,7 +94,7 @@ def results(leaves, steps, torch=None):
 
 
 @pytest.mark.filterwarnings("ignore:the output does not change")
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *(s for s in ONCE_ALARMS if s >= COUNT)])
 def test_a_program_against_differences(seed):
     leaves, steps = program(seed)
     tensors = [ta.Tensor(x, requires_grad=True) for x in leaves]

@@ -252,6 +252,16 @@ def test_gradients_that_meet_are_added_up_in_float32():
     assert g.dtype == np.float32 and g.item() == small  # three shares in float64, rounded once
 
 
+def test_what_overflows_on_the_way_alone_does_not_count():
+    x, y = (ta.Tensor(np.array([v], np.float32), requires_grad=True) for v in (1e20, 1e10))
+    _, dy = ta.grad(x / y, (x, y), np.array([1e30], np.float32))
+    np.testing.assert_allclose(dy.numpy(), [-1e30], rtol=1e-6)  # g · x / y is 1e40
+    z = ta.Tensor(np.array([1e30, 1e30, 1e-30, 1e-30, 2], np.float32), requires_grad=True)
+    out = ta.prod(z)
+    assert out.item() == pytest.approx(2, rel=1e-6) and out.dtype == np.float32
+    np.testing.assert_allclose(ta.grad(out, z)[0].numpy(), [2e-30, 2e-30, 2e30, 2e30, 1], rtol=1e-6)
+
+
 def test_longer_dtypes_stay_what_they_are():
     h = ta.Tensor(np.array([1.0, 2.0], HALF), requires_grad=True)
     assert (h @ np.ones((2, 2), np.float32)).dtype == (h / np.float32([2.0])).dtype == np.float32

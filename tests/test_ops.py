@@ -186,7 +186,7 @@ def test_getitem_basic(index):
         np.int64(1),
         np.array([], int),
     ],
-    ids=str,
+    ids=lambda index: " ".join(str(index).split()),  # in one line: mutmut names tests on a command line
 )
 def test_getitem_advanced(index):
     x = values((3, 4, 2))
