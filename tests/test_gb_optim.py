@@ -321,3 +321,58 @@ def test_a_state_that_would_spoil_every_later_step_does_not_load(name, value):
         optimizer.load_state_dict(before | {name: np.array([1.0, value])})
     after = optimizer.state_dict()
     assert before.keys() == after.keys() and all(np.array_equal(before[k], after[k]) for k in before)
+
+
+# --- what mutmut found unwatched ---------------------------------------------------------------------------
+
+
+def test_a_share_too_small_for_float32_still_shrinks():
+    p = leaf([0.0], [1e20], np.float32)
+    assert ta.optim.clip_grad_norm([p], 1e-25) == pytest.approx(1e20)
+    np.testing.assert_allclose(p.grad.numpy(), [1e-25], rtol=1e-6)
+    p = leaf([0.0] * 4, [200.0] * 4, np.float16)
+    ta.optim.clip_grad_norm([p], 0.3)
+    np.testing.assert_array_equal(p.grad.numpy(), np.float16(200 * 0.3 / 400))  # the share is not rounded to float16
+
+
+def test_nothing_to_clip():
+    assert ta.optim.clip_grad_norm([leaf([1.0])], 1.0) == 0.0
+    empty = leaf([], [], np.float16)
+    assert ta.optim.clip_grad_norm([empty, leaf([1.0], [3.0], np.float16)], 9.0) == 3.0
+    with np.errstate(all="raise"):
+        assert ta.optim.clip_grad_norm([leaf([1.0], [3e-200]), leaf([1.0], [4e200])], 1e300) == pytest.approx(4e200)
+
+
+def test_the_schedule_at_its_ends():
+    assert ta.optim.warmup_cosine(0, 5) == 1.0 and ta.optim.warmup_cosine(1, 2, final=0.25) == 0.25
+    for name, call in {
+        "step": lambda: ta.optim.warmup_cosine(-1, 5),
+        "total": lambda: ta.optim.warmup_cosine(0, 0),
+        "warmup": lambda: ta.optim.warmup_cosine(0, 5, warmup=-1),
+        "final": lambda: ta.optim.warmup_cosine(0, 5, final=-0.1),
+    }.items():
+        with pytest.raises(ValueError, match=f"^{name} = "):
+            call()
+
+
+def test_a_state_that_is_none_is_told():
+    optimizer = ta.optim.Adam([leaf([1.0])])
+    with pytest.raises(TypeError, match=r"a state is a dictionary .* not \[1\]"):
+        optimizer.load_state_dict([1])
+    with pytest.raises(TypeError, match="'m.0' holds"):
+        optimizer.load_state_dict({"m.0": np.array(["a"])})
+
+
+def test_the_defaults_are_pytorchs():
+    for kind, options in {
+        "Adam": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8},
+        "AdamW": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01},
+    }.items():
+        plain, told = leaf([1.0, -2.0], [1e-8, 3.0]), leaf([1.0, -2.0], [1e-8, 3.0])
+        for p, optimizer in (
+            (plain, getattr(ta.optim, kind)([plain])),
+            (told, getattr(ta.optim, kind)([told], **options)),
+        ):
+            optimizer.step()
+            assert not np.array_equal(p.numpy(), [1.0, -2.0])
+        np.testing.assert_array_equal(plain.numpy(), told.numpy())
