@@ -339,7 +339,7 @@ def test_nothing_to_clip():
     assert ta.optim.clip_grad_norm([leaf([1.0])], 1.0) == 0.0
     empty = leaf([], [], np.float16)
     assert ta.optim.clip_grad_norm([empty, leaf([1.0], [3.0], np.float16)], 9.0) == 3.0
-    with np.errstate(all="raise"):
+    with np.errstate(over="raise", invalid="raise"):
         assert ta.optim.clip_grad_norm([leaf([1.0], [3e-200]), leaf([1.0], [4e200])], 1e300) == pytest.approx(4e200)
 
 
@@ -359,7 +359,7 @@ def test_a_state_that_is_none_is_told():
     optimizer = ta.optim.Adam([leaf([1.0])])
     with pytest.raises(TypeError, match=r"a state is a dictionary .* not \[1\]"):
         optimizer.load_state_dict([1])
-    with pytest.raises(TypeError, match="'m.0' holds"):
+    with pytest.raises(TypeError, match=r"'m\.0' holds"):
         optimizer.load_state_dict({"m.0": np.array(["a"])})
 
 
