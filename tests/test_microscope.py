@@ -234,4 +234,5 @@ def test_without_javascript_it_can_be_read(browser, tmp_path):
     tab = opened(browser, ta.microscope(*some()), tmp_path, java_script_enabled=False)
     assert tab.locator("table").count() == 16
     assert "Without JavaScript" in tab.inner_text("body")
+    assert not tab.is_visible("form") and not tab.is_visible("#told")  # what does nothing is not there
     tab.close()
