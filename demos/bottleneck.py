@@ -7,7 +7,7 @@ equally many parameters, the same kind of embeddings, the same training.
 distance   one pair, then words that do not matter, then the question: how many steps does it take to learn?
 state      width of the state × number of pairs; each is trained until it has learned or stopped learning. A fixed state
            can hold two things, and more if it is wider: 8 pairs are 32 bits, and one number of the state has 24. But
-           each width has to learn how. Attention needs some 100 steps, whatever the number of pairs.
+           it learns this slowly. Attention needs some 100 steps, for any number of pairs.
 gradient   it reaches the first position, and tells a model to remember it. Before training it shrinks by a factor at
            each step through the GRU: a straight line in a log plot. Attention is one step away from every position:
            its gradient shrinks like 1 / d, because d positions share the weight.

@@ -2,8 +2,8 @@
 
 python demos/gallery.py --out docs/images
 
-The first one is a view of a page, so it needs playwright and a chromium. The last two are those of the main demo's full
-form, made smaller, where it has left them in out/: run vanishing_gradients.py before.
+The first one is a view of a page, so it needs playwright and a chromium. The last two are made from two pictures in
+out/: run the full form of vanishing_gradients.py before.
 """
 
 import argparse

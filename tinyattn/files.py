@@ -77,7 +77,7 @@ TAG = b"tinyattn crc32 "  # and 8 digits: the archive's comment
 
 
 def _write_npz(arrays: dict[str, Array], file: BinaryIO) -> None:
-    """As np.savez, but any name is allowed. The archive's comment is a checksum of all bytes before it."""
+    """As np.savez, but names such as "file" are allowed too. The comment is a checksum of all bytes before it."""
     import zipfile  # here, because it would be a tenth of the time of `import tinyattn`
 
     with zipfile.ZipFile(file, "w") as archive:

@@ -45,7 +45,7 @@ def gradcheck(
     that are no floats (token ids, a mask) are handed to f as they are.
     h = eps · max(1, |x|). An element passes if |rule - difference| ≤ rtol · |difference| + atol · min(1, largest) +
     rounding; largest is the largest gradient. If f computes in float32 or float16, steps are longer, rtol is at least
-    1e-3, atol at least 1e-5. Of more than 1,000 elements, 100 and 10 random directions are checked, with a warning.
+    1e-3, atol at least 1e-5. Of more than 1,000 elements it checks 100, and 10 random directions, and warns.
     Raises GradcheckError (or returns False), TypeError if no input is a float, ValueError if f gives two answers.
     """
     try:

@@ -25,7 +25,7 @@ SHADES = " ·░▒▓█"  # exactly 0 is blank, then a fifth of the scale each
 NAN, MARK = "×", ">"
 GREY = "#d0d0d0"  # exactly 0 in a picture
 ZERO = "#8a8a8a on #1c1c1c"  # and on a terminal, where dark is little
-MAPS_AT_MOST = 16  # so many are printed one by one
+MAPS_AT_MOST = 16  # up to so many are printed one by one
 
 
 @explained

@@ -318,7 +318,7 @@ def dies(step: Step, k: int) -> bool:
     """Whether a step passes on to its input k less than a thousandth of the gradient that arrives at it.
 
     Less in size; or, if one number is spread over many, as by a mean, less in total. A gradient that is 0 except for
-    rounding does not die: it is 0 in theory, like that of a key's bias. Nor does one that is 0 beside others.
+    rounding does not die: it is 0 in theory, like that of a key's bias. Nor does a share of exactly 0 beside others.
     """
     share = step.shares[k] if step.shares else None
     x = step.inputs[k]
