@@ -179,7 +179,7 @@ def tanh(x: Array) -> Value:
 @op(lambda g, out, x: g * out * (1 - out), wide=True)
 def sigmoid(x: Array) -> Value:
     """s = 1 / (1 + e⁻ˣ).   dx = g · s · (1 - s)"""
-    e = np.exp(-np.abs(x := _floating(x)))  # of the negative side only: it cannot overflow
+    e = np.exp(-np.abs(x := _floating(x)))  # of a number ≤ 0: it cannot overflow
     return np.where(np.less(x, 0), e, 1.0) / (1 + e)
 
 
@@ -344,7 +344,7 @@ def _expand(g: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
 
 
 def _count(x: Any, axis: Axis, ddof: int = 0) -> float:
-    """How many elements a reduction over axis joins, less ddof; NaN for none: nothing has no mean."""
+    """How many elements a reduction over axis joins, less ddof; NaN if none: then there is no mean."""
     return builtins.max(math.prod(np.shape(x)[a] for a in _axes(x, axis)) - ddof, 0) or math.nan
 
 

@@ -66,19 +66,19 @@ def draw_graph(
         dL/d(node), from a backward pass of its own that touches no `.grad` (L = output, or the sum of several;
         gradient= as in `backward` if L is no scalar). The colour is the median of |dL/dx| over the elements that are
         not 0, on a log scale: in a mean, a few large elements could hide that most are dead. An edge is as thick as
-        the gradient that it carries; if several meet, each has its own number. Above stands where the
-        gradient dies: at an op that passes on less than a thousandth of what arrives; the edge is red.
+        the gradient that it carries; if several meet, each has its own number. The title says where the gradient
+        dies: at an op that passes on less than a thousandth of what arrives; that edge is red.
     limits: lowest and highest gradient of the colours, so that pictures can be compared; 8 decades unless given.
     direction: "TB" (from top to bottom), "LR", "BT" or "RL".
-    depth: how many frames (modules, functions, fused ops) inside each other are open; the others are a box each. None:
-        all, but for fused ops other than attention; above 32 boxes, layers of one op, as Linear, are closed; of a
-        graph that is larger still as many are open as make an overview.
-    fold: names of frames, or paths as "blocks.0", that stay closed; True: what repeats is drawn once, "× 4", as in
-        overviews; False: nothing is folded.
+    depth: how many frames (modules, functions, fused ops) inside each other are open; each other frame is a box. None:
+        all are open, except fused ops other than attention. Above 32 boxes, layers of one op, such as Linear, are
+        closed. In a graph that is even larger, as many are open as make an overview.
+    fold: names of frames, or paths such as "blocks.0", that stay closed; True: repeated parts are drawn once, "× 4",
+        as in overviews; False: nothing is folded.
     path: .svg, .png: draw it there; .html: a page whose boxes open and close; .dot, .gv: the DOT text, which needs
-        neither the package graphviz nor its program. Where these are missing, the text is written instead of the
+        neither the package graphviz nor its program. If these are missing, the text is written instead of the
         picture, and one line says what to install.
-    An array is one node however often it is used; what only rearranges it, a reshape, is told on the edge.
+    An array is one node, however often it is used. An op that only rearranges it, such as a reshape, is on the edge.
     Each node has a tooltip (in SVG and HTML): formula, derivative, range and norm of values and gradient.
     Raises RuntimeError if output has no graph: nothing needed gradients, or backward() released it.
     """
