@@ -51,7 +51,7 @@ export class Editor {
         doc: text,
         extensions: [
           keymap.of(keys), basicSetup, python(), indentUnit.of("    "), lintGutter(), sayings, theme, syntaxHighlighting(colors),
-          EditorView.contentAttributes.of({ "aria-label": label, "aria-description": LEAVE }),
+          EditorView.contentAttributes.of({ "aria-label": label, "aria-description": LEAVE, tabindex: "0" }),
           EditorView.updateListener.of(update => update.docChanged && changed?.(this.text)),
         ],
       }),

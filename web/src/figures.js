@@ -63,7 +63,7 @@ const render = {
   dot(text) {
     const holder = element("div", { class: "wide graph", role: "img", "aria-label": "computation graph, coloured by gradient" })
     graphviz ??= instance()
-    graphviz.then(viz => holder.append(viz.renderSVGElement(text))).catch(error => holder.append(error.message))
+    graphviz.then(viz => (holder.append(viz.renderSVGElement(text)), reach(holder))).catch(error => holder.append(error.message))
     return holder
   },
 
@@ -80,10 +80,14 @@ const nodes = (parts, room) => parts.flatMap(part => Object.entries(part).map(([
   catch { return element("p", { class: "error" }, kind in render ? `This is no ${kind} that the page can show.` : `The page cannot show "${kind}", but: ${Object.keys(render).join(", ")}.`) }
 }))
 
+/** What is wider than its place is scrolled, with the keyboard too. */
+const reach = wide => { if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0 }
+
 /** Show the parts of a figure in box, in place of what was there. */
 export function show(box, parts) {
   box.parts = Array.isArray(parts) ? parts : [parts]
   box.replaceChildren(...nodes(box.parts, box.clientWidth || 600))
+  box.querySelectorAll(".wide").forEach(reach)
 }
 
 /** Curves are painted in the page's colours and width: they are painted again where these change. */
