@@ -172,7 +172,8 @@ def main(demo):
     last = max(brought, key=brought.get)
     demo.say(
         f"\nStopped learning? What the last fifth of the steps brought: {brought[last]:+.2f} at most "
-        f"({last[0]}, n = {last[1]}, d = {last[2]})."
+        f"({last[0]}, n = {last[1]}, d = {last[2]}). Steps shrink to a tenth on the way: more of them, or other sizes, "
+        "may reach more."
     )
     demo.plot("recall", plot, right, lengths, widths, size=(2.6 + 3.4 * len(lengths), 3.6))
 
@@ -224,7 +225,7 @@ def main(demo):
     )
     demo.claim(
         "a window answers what lies in it and guesses the rest: "
-        + ", ".join(f"{most[n]:.2f} of at most {bound[n]:.2f} (n = {n})" for n in bound),
+        + ", ".join(f"{most[n]:.2f} at best (n = {n}; on average {bound[n]:.2f} is possible)" for n in bound),
         all(most[n] < bound[n] + 0.05 for n in bound),
     )
     demo.claim(
