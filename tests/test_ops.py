@@ -402,6 +402,15 @@ def test_gb_32_second_derivatives_of_a_power_are_symmetric_where_the_exponent_is
     assert ta.gradgradcheck(lambda x, y: x**y, [np.array([0.5, 2.0, 3.0]), np.array([0.0, 0.0, 1.5])])
 
 
+@pytest.mark.parametrize("base", [0.0, -0.0])
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 1.5, 2.0, 3.0])
+def test_second_derivatives_of_a_power_are_symmetric_where_the_base_is_zero(base, exponent):
+    x, y = ta.Tensor(base, requires_grad=True), ta.Tensor(exponent, requires_grad=True)
+    gx, gy = ta.grad(x**y, (x, y), create_graph=True)
+    mixed = [ta.grad(g, t, retain_graph=True)[0].item() for g, t in ((gx, y), (gy, x))]
+    assert mixed[0] == mixed[1] == float(exponent == 1)  # x^(y - 1), with 0 ** 0 = 1; log x is left out at 0
+
+
 def test_powers_at_the_ends_of_the_range():
     y = ta.Tensor([2.0, 0.5, 0.0, -1.0], requires_grad=True)
     with np.errstate(divide="ignore"):

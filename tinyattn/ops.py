@@ -61,7 +61,7 @@ def divide(x: Array, y: Array) -> Value:
 
 @op(
     lambda g, out, x, y: g * y * x ** _less_one(x, y),
-    lambda g, out, x, y: g * out * np.log(np.where((out == 0) | (x == 0) & (y == 0), 1.0, x)),
+    lambda g, out, x, y: g * out * np.log(np.where(out == 0, np.e, np.where((x == 0) & (y == 0), 1.0, x))),
     wide=True,
 )
 def power(x: Array, y: Array) -> Value:
