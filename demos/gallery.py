@@ -48,6 +48,8 @@ def four_words(path):
     with contextlib.redirect_stdout(io.StringIO()):
         shown = ta.heatmap(weights, words, words, title="who looks at whom")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        raise ImportError("no chromium in PATH")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as p:
         file = Path(folder, "page.html")
         ta.microscope(Q, K, V, mask, row_labels=words, gradient=2 * out, path=file)  # of the loss, the sum of O²
