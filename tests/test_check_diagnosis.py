@@ -98,7 +98,7 @@ def test_every_edit_of_the_table_is_named(kind):
         ("cross_attention", "value-is-key"): "value-from-key-projection",
         ("multi_head_attention", "property-projections-swapped"): "weights-transposed",
     }
-    silent = {"inputs-modified", "mask-fill-finite", "mask-after-softmax-renormalised"}
+    silent = {"inputs-modified", "mask-fill-finite", "mask-after-softmax-renormalised", "property-stale-mask"}
     wrong = {}
     for mutant in MUTANTS:
         if not matrix.applies(mutant, kind):
@@ -148,7 +148,10 @@ def test_the_backward_reference_agrees_with_finite_differences():
 def test_probes_tell_all_mutants_from_the_right_program():
     """Each bug of the table is caught by a probe that compares with the right numbers."""
     for mutant in MUTANTS:
-        if mutant.severity == "bug" and mutant.id != "inputs-modified":
+        if mutant.severity == "bug" and mutant.id not in (
+            "inputs-modified",
+            "property-stale-mask",
+        ):  # two calls show it
             kind, edit = matrix.home(mutant)
             assert any(matrix.killed(kind, edit, p) for p in probes(kind)), mutant.id
 

@@ -1124,3 +1124,188 @@ class SelfAttention:
         w /= w.sum(-1, keepdims=True)
         w = w * (np.random.rand(*w.shape) > p) / (1 - p)
         return w @ v
+
+
+# === class: queries, keys and values in one argument | right
+import numpy as np
+
+
+class DotAttention:
+    def call(self, inputs):
+        q, k, v = inputs
+        near = np.einsum("bqd,bkd->bqk", q, k) / np.sqrt(q.shape[-1])
+        near = np.exp(near - near.max(axis=2, keepdims=True))
+        return np.einsum("bqk,bkd->bqd", near / near.sum(axis=2, keepdims=True), v)
+
+
+# === class: fit draws the weights, transform attends | wrong | projected by wk
+import numpy as np
+
+
+class AttentionLayer:
+    def __init__(self, dim=4):
+        self.dim = dim
+
+    def fit(self, X, y=None):
+        rng = np.random.RandomState(0)
+        self.W_q_, self.W_k_, self.W_v_ = (rng.randn(X.shape[-1], self.dim) for _ in range(3))
+        return self
+
+    def transform(self, X):
+        q, k, v = X @ self.W_q_, X @ self.W_k_, X @ self.W_k_
+        s = q @ k.T / np.sqrt(self.dim)
+        s = np.exp(s - s.max(axis=1, keepdims=True))
+        return (s / s.sum(axis=1, keepdims=True)) @ v
+
+
+# === class: the triangle of the first call is kept | wrong | kept from the first
+import numpy as np
+
+
+class CausalAttention:
+    def __init__(self):
+        self.triangle = None
+
+    def forward(self, q, k, v):
+        n = q.shape[0]
+        if self.triangle is None:
+            self.triangle = np.tri(n, dtype=bool)
+        s = np.where(self.triangle[:n, :n], q @ k.T / np.sqrt(q.shape[1]), -np.inf)
+        e = np.exp(s - s.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True) @ v
+
+
+# === class: a generator of its own drops weights | wrong | dropout
+import numpy as np
+
+
+class Attention:
+    def __init__(self, rate=0.2):
+        self.rate, self.rng = rate, np.random.default_rng(0)
+
+    def forward(self, q, k, v):
+        s = q @ k.T / np.sqrt(q.shape[-1])
+        w = np.exp(s - s.max(axis=-1, keepdims=True))
+        w = w / w.sum(axis=-1, keepdims=True)
+        return w * (self.rng.random(w.shape) >= self.rate) / (1 - self.rate) @ v
+
+
+# === a backward function beside another forward one | right
+import numpy as np
+
+
+def softmax_forward(x):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def attention_forward(Q, K, V):
+    P = softmax_forward(Q.dot(K.T) / np.sqrt(Q.shape[1]))
+    return P.dot(V), (Q, K, V, P)
+
+
+def attention_backward(dout, cache):
+    Q, K, V, P = cache
+    dP = dout.dot(V.T)
+    dS = P * (dP - np.sum(dP * P, axis=1, keepdims=True)) / np.sqrt(Q.shape[1])
+    return dS.dot(K), dS.T.dot(Q), P.T.dot(dout)
+
+
+# === class: a configuration that it keeps | wrong | wo is missing
+import numpy as np
+
+
+class SelfAttention:
+    def __init__(self, cfg):
+        self.cfg = cfg
+        self.W_qkv = np.random.randn(cfg.d_model, 3 * cfg.d_model)
+        self.W_out = np.random.randn(cfg.d_model, cfg.d_model)
+
+    def heads(self, x):
+        return x.reshape(len(x), self.cfg.n_heads, -1).transpose(1, 0, 2)
+
+    def __call__(self, x):
+        q, k, v = map(self.heads, np.split(x @ self.W_qkv, 3, axis=-1))
+        s = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+        e = np.exp(s - s.max(-1, keepdims=True))
+        o = e / e.sum(-1, keepdims=True) @ v
+        return o.transpose(1, 0, 2).reshape(x.shape)
+
+
+# === class: widths that the file fixes | wrong | scale-d-model
+import numpy as np
+
+n_embd = 24
+
+
+class Head:
+    def __init__(self, head_size):
+        self.query, self.key, self.value = (np.random.randn(n_embd, head_size) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = x @ self.query, x @ self.key, x @ self.value
+        s = q @ k.T * n_embd**-0.5
+        s = np.where(np.tri(len(x)) > 0, s, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+
+# === class: another source, where one is given | wrong | source
+import numpy as np
+
+
+class Attention:
+    def __init__(self, dim, heads=2):
+        self.heads = heads
+        self.to_q, self.to_k, self.to_v, self.to_out = (np.random.randn(dim, dim) for _ in range(4))
+
+    def split(self, a):
+        return a.reshape(len(a), self.heads, -1).swapaxes(0, 1)
+
+    def forward(self, x, context=None):
+        context = x if context is None else context
+        q, k, v = self.split(x @ self.to_q), self.split(context @ self.to_k), self.split(x @ self.to_v)
+        s = q @ k.swapaxes(1, 2) * q.shape[-1] ** -0.5
+        e = np.exp(s - s.max(-1, keepdims=True))
+        return (e / e.sum(-1, keepdims=True) @ v).swapaxes(0, 1).reshape(x.shape) @ self.to_out
+
+
+# === a padding mask that indexes the columns | right
+import numpy as np
+
+
+def attention_with_padding(Q, K, V, key_padding_mask=None):
+    """key_padding_mask: (m,), True where a key is padding."""
+    S = Q @ K.T / np.sqrt(Q.shape[1])
+    if key_padding_mask is not None:
+        S[:, key_padding_mask] = -np.inf
+    E = np.exp(S - S.max(axis=1, keepdims=True))
+    return E / E.sum(axis=1, keepdims=True) @ V
+
+
+# === a padding mask that indexes the rows | wrong | mask
+import numpy as np
+
+
+def attention_with_padding(Q, K, V, key_padding_mask=None):
+    """key_padding_mask: (m,), True where a key is padding."""
+    S = Q @ K.T / np.sqrt(Q.shape[1])
+    if key_padding_mask is not None:
+        S[key_padding_mask, :] = -np.inf
+    E = np.exp(S - S.max(axis=1, keepdims=True))
+    return E / E.sum(axis=1, keepdims=True) @ V
+
+
+# === a softmax in chunks, each with its own maximum | wrong | nan
+import numpy as np
+
+
+def chunked_softmax(x, chunk=4):
+    n, m = x.shape
+    for s in range(0, m, chunk):
+        top = x[:, s : s + chunk].max(axis=1)
+    total, out = np.zeros(n), np.empty((n, m))
+    for s in range(0, m, chunk):
+        out[:, s : s + chunk] = np.exp(x[:, s : s + chunk] - top[:, None])
+        total += out[:, s : s + chunk].sum(axis=1)
+    return out / total[:, None]

@@ -1465,3 +1465,51 @@ def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
         s = np.where(mask if mask.ndim < 4 else mask[:, 0], s, -1e9)
     e = np.exp(s - s.max(-1, keepdims=True))
     return np.concatenate([e / e.sum(-1, keepdims=True) @ V] * num_heads, -1) @ Wo
+
+
+# === dropout-at-inference: a mask of random numbers
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    w = e / e.sum(-1, keepdims=True)
+    w = w * (np.random.rand(*w.shape) < 0.5) / 0.5
+    return w @ V
+
+
+# === dropout-at-inference: its own generator, the same each time
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        s = np.where(mask, s, -1e9)
+    w = np.exp(s - s.max(-1, keepdims=True))
+    w /= w.sum(-1, keepdims=True)
+    w[np.random.RandomState(1).random_sample(w.shape) < 0.4] = 0
+    return w / 0.6 @ V
+
+
+# === softmax-over-heads: axis 0 of (heads, n, m)
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    n, d = X.shape
+    size = d // num_heads
+    assert size * num_heads == d
+    q, k, v = ((X @ W).reshape(n, num_heads, size).transpose(1, 0, 2) for W in (Wq, Wk, Wv))
+    s = q @ k.transpose(0, 2, 1) / np.sqrt(size)
+    if mask is not None:
+        s = np.where(mask, s, -1e9)
+    e = np.exp(s - s.max(0))
+    return (e / e.sum(0) @ v).transpose(1, 0, 2).reshape(n, d) @ Wo
+
+
+# === softmax-over-heads: counted from the end
+def multi_head_attention(X, Wq, Wk, Wv, Wo, num_heads, mask=None):
+    *batch, n, d = X.shape
+    assert d % num_heads == 0
+    q, k, v = (np.stack(np.split(X @ W, num_heads, axis=-1), axis=-3) for W in (Wq, Wk, Wv))
+    s = q @ k.swapaxes(-1, -2) / (d // num_heads) ** 0.5
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    e = np.exp(s - s.max(-3, keepdims=True))
+    o = e / e.sum(-3, keepdims=True) @ v
+    return np.concatenate([o[..., i, :, :] for i in range(num_heads)], -1) @ Wo

@@ -49,11 +49,11 @@ Run = Callable[..., Arrays | None]  # a program on arguments; None: it raises
 def questions(kind: str, edit: Edit) -> dict[str, Answer]:
     """Questions to predict, each answered by running both programs."""
 
-    def program(*args: Any) -> Arrays | None:
-        return evaluate(kind, (edit,), Probe("", "", args))
+    def program(*args: Any, before: tuple[Any, ...] = ()) -> Arrays | None:
+        return evaluate(kind, (edit,), Probe("", "", args, before=before))
 
-    def right(*args: Any) -> Arrays | None:
-        return evaluate(kind, (), Probe("", "", args))
+    def right(*args: Any, before: tuple[Any, ...] = ()) -> Arrays | None:
+        return evaluate(kind, (), Probe("", "", args, before=before))
 
     asked: dict[str, Answer] = {}
     base = base_kind(kind)
@@ -167,6 +167,13 @@ def _values() -> Iterator[tuple[str, Measure]]:
         found = [run(1e3 * s * Q, K, V) for s in (1, -1)]
         return any(x is not None and not finite(x) for x in found), ""
 
+    def second(run: Run) -> tuple[bool, str]:
+        Q, K, V = _inputs()
+        masks = causal_mask(4), np.eye(4, dtype=bool)
+        alone, after = run(Q, K, V, masks[1]), run(Q, K, V, masks[1], before=(Q, K, V, masks[0]))
+        return alone is not None and after is not None and close(alone, after), ""
+
+    yield "After a call with another mask of the same shape, is the answer the same as without that call?", second
     yield "If V is doubled, is the answer doubled?", follows
     yield "Do scores in the thousands give NaN or inf?", large
 

@@ -182,9 +182,14 @@ def finding_lines(finding: Finding, label: str, solution: bool, seen: str = "") 
 def place_lines(finding: Finding) -> list[Line]:
     """The line of the learner's own text, a mark under the place, and what is needed there."""
     here = finding.evidence.get("here")
+    at = f"cell {finding.cell}, line {finding.line}" if finding.cell else f"line {finding.line}"
+    if finding.place == "likely":
+        return [
+            [],
+            [(f"     {at}   ", "dim"), (finding.text, "bold"), ("   (likely, by its text; not proven)", "dim")],
+        ]
     if not here or finding.line is None or finding.column is None:
         return []
-    at = f"cell {finding.cell}, line {finding.line}" if finding.cell else f"line {finding.line}"
     code, before = here["code"].rstrip(), here["code"][: finding.column - 1]
     cut = len(code) - len(code.lstrip())
     marks = " " * (len(f"     {at}   ") + finding.column - 1 - cut) + "^" * max(

@@ -1,5 +1,7 @@
 """From a run to a report: the findings on every function that was called, or why there are none."""
 
+import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -7,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from .inside import place
-from .judge.case import Finding, shown
+from .judge.case import Case, Finding, shown
 from .judge.diagnose import diagnose, examine
-from .judge.lines import points
+from .judge.lines import SURE, points
 from .judge.outcome import at_line, close, evaluate
 from .judge.properties import TEXTS
 from .known.probes import Limits, Probe, probes, within
@@ -36,7 +38,8 @@ def report_on(run: Run, function: str | None = None, again: Again | None = None)
     if len(run.kinds) > len(findings) - len(written):
         for finding in findings:
             finding.severity = "note" if finding.id == "error-not-written" else finding.severity
-    return Report(sorted(findings, key=lambda f: f.severity == "note"), list(run.kinds))
+    names = list(run.kinds) or [f.function for f in findings if f.function]
+    return Report(sorted(findings, key=lambda f: f.severity == "note"), names)
 
 
 def _judged(run: Run, name: str, kind: str, again: Again | None) -> list[Finding]:
@@ -48,17 +51,33 @@ def _judged(run: Run, name: str, kind: str, again: Again | None) -> list[Finding
         return diagnose(kind, name, probes(kind), run.records[name])
     limits = limits_of(form)
     made = [p for p in within(kind, limits) if p.name in run.records[name]]
-    case = examine(kind, name, made, run.records[name], form=limits, blocked=form["blocked"])
+    words = "\n".join(code for _, code in run.parts)
+    case = examine(kind, name, made, run.records[name], form=limits, blocked=form["blocked"], words=words)
     found = case.findings
-    looks = place.looks(case) if again else []
-    if again and looks:
-        for record in again([look | {"label": name} for _, look in looks]):
-            finding, look = looks[record["number"]]
-            place.told(finding, record, look)
+    with contextlib.suppress(Exception):  # a verdict without a place is better than none
+        _place(run, name, case, again)
     notes = [
         Finding(id.split("/")[0], "note", name, TEXTS[id][0].format(**v), *TEXTS[id][1:]) for id, v in form["notes"]
     ]
     return found + notes
+
+
+def _place(run: Run, name: str, case: Case, again: Again | None) -> None:
+    """The place of each mistake: by its text where that is the mistake itself, else by looking inside."""
+    for finding in case.findings:
+        if finding.id in SURE:
+            points(finding, run.parts)
+    looks = place.looks(case) if again else []
+    for record in again([look | {"label": name} for _, look in looks]) if again and looks else ():
+        finding, look = looks[record["number"]]
+        place.told(finding, record, look)
+        if finding.id.startswith("mask-fill") and not _about_masks(finding):
+            points(finding, run.parts)
+
+
+def _about_masks(finding: Finding) -> bool:
+    """Whether a place has to do with masking at all; a value further up may stand in for the fill."""
+    return bool(re.search(r"mask|where|fill|inf|neg|tri[ul]?\(", finding.evidence["here"]["code"], re.I))
 
 
 def _pair(run: Run, record: dict[str, Any], findings: list[Finding]) -> Finding | None:
@@ -85,8 +104,20 @@ def _pair(run: Run, record: dict[str, Any], findings: list[Finding]) -> Finding 
         "yours": {"output": yours},
         "right": {"output": right[0]},
     }
-    told = message.format(attention=attention, maker=maker)
+    told = message.format(attention=attention, maker=maker) + _two_lines(run, attention, maker)
     return Finding("mask-pair-opposite", "bug", attention, told, hint, lesson, evidence)
+
+
+def _two_lines(run: Run, attention: str, maker: str) -> str:
+    """Where each of the two uses or makes the mask, by its text; which one is to be mended is the learner's choice."""
+    told = []
+    for name, id in ((attention, "mask-inverted"), (maker, "causal-sees-next")):
+        here = Finding(id, "bug", name, "")
+        points(here, run.parts)
+        if here.line is not None:
+            at = f"cell {here.cell}, line {here.line}" if here.cell else f"line {here.line}"
+            told.append(f"{at}: `{here.text}`")
+    return f" See {' and '.join(told)}." if told else ""
 
 
 def limits_of(form: dict[str, Any]) -> Limits:
@@ -106,7 +137,16 @@ def _unread(name: str, arguments: list[str], record: dict[str, Any]) -> Finding:
     text = f"No call of it came back: {at_line(record)}." if "error" in record else "No call of it came back."
     told = f"Its arguments are {', '.join(arguments)}. " if arguments else ""
     hint = told + "If it is something else than its name and arguments say, name it: kind=…, or --kind."
-    return Finding("error-exception", "bug", name, text, hint, line=record.get("line"), cell=record.get("cell"))
+    return Finding(
+        "error-exception",
+        "bug",
+        name,
+        text,
+        hint,
+        line=record.get("line"),
+        cell=record.get("cell"),
+        place="raised" if "line" in record else "",
+    )
 
 
 def load_error(error: dict[str, Any]) -> Finding:
@@ -139,6 +179,9 @@ def load_error(error: dict[str, Any]) -> Finding:
 
 
 def _nothing_found(run: Run, function: str | None) -> Finding:
+    if run.broke and run.broke["function"]:
+        told = f"No call of it came back: {run.broke['how']}."
+        return Finding("error-stopped", "bug", run.broke["function"], told, "An endless loop? os._exit?")
     if run.broke:
         return Finding(
             "error-stopped",

@@ -67,7 +67,7 @@ def looks(case: Case) -> list[tuple[Finding, Look]]:
     """For each bug how to find its place: on which inputs, and what is right there. Of two mistakes, each is
     looked for with the other one taken for right."""
     made: list[tuple[Finding, Look]] = []
-    for finding in [f for f in case.findings if f.severity == "bug" and not f.id.startswith("error-")]:
+    for finding in [f for f in case.findings if f.severity == "bug" and not f.id.startswith("error-") and not f.line]:
         if finding.id == "inputs-modified":
             changed = [p for p in case.probes.values() if case.learner[p.name].record.get("changed")]
             probe = next(iter(changed or case.probes.values()))
@@ -111,6 +111,7 @@ def _job(case: Case, edits: tuple[Edit, ...], wrong: list[Probe], finding: Findi
 def told(finding: Finding, record: dict[str, Any], look: Look) -> None:
     """What was found, into the finding: place, words, numbers; the replacing text is part of the solution."""
     finding.line, finding.column, finding.text = record["line"], record["column"], record["text"]
+    finding.place = "proven"
     cell = re.search(r", cell (\d+)$", record["file"])
     finding.cell = int(cell[1]) if cell else None
     here: dict[str, Any] = {"code": record["code"]}

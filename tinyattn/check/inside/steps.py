@@ -62,7 +62,7 @@ def trace(kind: str, edits: tuple[Edit, ...], probe: Probe) -> list[tuple[Site, 
             seen.append((sites[number], np.array(value)))
         return value
 
-    space = {**vars(reference), HOOK: hook, mutants.FILL: -10.0}
+    space = {**vars(reference), HOOK: hook, mutants.FILL: -10.0, mutants.KEPT: {}}
     exec(code, space)
     with np.errstate(all="ignore"):
         space[mutants.base_kind(kind)](*(np.copy(a) if isinstance(a, np.ndarray) else a for a in probe.args))

@@ -32,6 +32,7 @@ class Finding:
     column: int | None = None
     text: str = ""  # the learner's expression there
     cell: int | None = None  # which code cell of a notebook the line is counted in
+    place: str = ""  # how the line was found: proven (with another value there the program is right), likely, raised
 
 
 class Case:
@@ -45,8 +46,10 @@ class Case:
         records: dict[str, Record],
         form: Limits | None = None,
         blocked: bool | None = None,
+        words: str = "",
     ):
         self.kind, self.function, self.form, self.blocked = kind, function, form, blocked
+        self.words = words  # the learner's text, where it is at hand
         self.probes = {p.name: p for p in probes}
         self.right = {p.name: evaluate(kind, (), p) for p in self.probes.values()}
         self.learner = {name: read(records.get(name), self.right[name]) for name in self.probes}
@@ -109,7 +112,7 @@ class Case:
         if self.told(id):
             return
         solution = mutants.source(self.kind) or ""
-        if id in BY_ID:
+        if id in BY_ID and text not in TEXTS:
             mutant = BY_ID[id]
             words = (sentence(mutant.mistake), mutant.hint, mutant.lesson)
             severity = "note" if mutant.severity == "note" else severity

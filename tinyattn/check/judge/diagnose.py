@@ -38,9 +38,10 @@ def examine(
     records: dict[str, Record],
     form: Limits | None = None,
     blocked: bool | None = None,
+    words: str = "",
 ) -> Case:
     """The same, with the answers that it rests on."""
-    case = Case(kind, function, probes, records, form, blocked)
+    case = Case(kind, function, probes, records, form, blocked, words)
     if not any("value" in outcome.record for outcome in case.learner.values()):
         case.findings = [cannot_run(case)]
         return case

@@ -14,7 +14,11 @@ from .outcome import evaluate, finite, shapes
 Form = tuple[Mutant, Edit]
 Combination = tuple[Form, ...]
 PAIRED = 4  # of each mutant's edits, so many are tried together with another mutant's (half, if fitted)
-SILENT = {m.id for m in MUTANTS if m.severity == "note"} | {"no-max-subtraction", "inputs-modified"}
+SILENT = {m.id for m in MUTANTS if m.severity == "note"} | {
+    "no-max-subtraction",
+    "inputs-modified",
+    "property-stale-mask",
+}
 
 
 @cache

@@ -105,6 +105,8 @@ def _answer(function: Callable[..., Any], probe: Probe, fill: float) -> Arrays |
     function.__globals__[FILL] = fill
     with np.errstate(all="ignore"):
         try:
+            if probe.before:
+                function(*probe.before)
             value = function(*(np.copy(a) if isinstance(a, np.ndarray) else a for a in probe.args))
         except (ValueError, IndexError, TypeError, NameError, AttributeError, ZeroDivisionError):
             return None

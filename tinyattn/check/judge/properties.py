@@ -44,11 +44,6 @@ TEXTS = {  # id: message, hint, the lesson's sentence
         "Randomness, or something kept from the call before?",
         SCORE,
     ),
-    "property-stale-mask": (
-        "A second mask of the same shape gives the first one's answer.",
-        "Something is kept between calls. What is its key?",
-        CAUSAL,
-    ),
     "property-elsewhere": (
         'On the input "{input}" it does not compute what it computes on all ordinary ones.',
         "What is different about this input: its numbers' type, or whether it may be written to?",

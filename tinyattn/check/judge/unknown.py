@@ -1,5 +1,7 @@
 """Mistakes that no table has: the properties of attention that fail, most telling first."""
 
+import re
+
 import numpy as np
 
 from ..known.probes import Probe
@@ -11,7 +13,10 @@ from .properties import PROPERTIES
 def unknown(case: Case, plain: list[Probe]) -> None:
     """The properties that fail; at the least, that the numbers are wrong."""
     before = len(case.findings)
-    if case.told("property-same-answer-twice"):
+    if case.told("property-same-answer-twice") or case.told("dropout-at-inference"):
+        return
+    if lost := dropped(case):
+        case.tell("dropout-at-inference", lost)
         return
     cut = thresholded(case)
     if cut is not None:
@@ -38,6 +43,19 @@ def unknown(case: Case, plain: list[Probe]) -> None:
         case.tell("property-wrong-values", case.first_wrong(fair))
 
 
+def dropped(case: Case) -> Probe | None:
+    """An input with V = I on which some weights are 0 and all others too large by one factor."""
+    for probe in case.probes.values():
+        yours, right = case.learner[probe.name].arrays, case.right[probe.name]
+        if "V = I" not in probe.name or probe.masked or not yours or not right or case.broken(probe):
+            continue
+        kept = yours[0] != 0
+        factors = yours[0][kept] / right[0][kept]
+        if kept.any() and not kept.all() and factors.min() > 1.001 and np.ptp(factors) < 1e-6 * factors.min():
+            return probe
+    return None
+
+
 def thresholded(case: Case) -> Probe | None:
     """An input with V = I on which the weights are right but for those that are 0."""
     for probe in case.probes.values():
@@ -61,7 +79,12 @@ def one_size(case: Case, raised: list[Probe]) -> bool:
     axis = -1 if case.kind.startswith("softmax") else -2
     which = 1 if "backward" in case.kind else 0
     good, bad = ({np.shape(p.args[which])[axis] for p in some if np.ndim(p.args[which]) > 1} for some in (fine, raised))
-    return len(good) == 1 and not good & bad
+    if case.kind.startswith("softmax") or not (good and bad):
+        return False
+    return (len(good) == 1 and not good & bad) or (bool(_KEEPS.search(case.words)) and max(good) < min(bad))
+
+
+_KEEPS = re.compile(r"\bnot in\b|is None:\s+(self\.|global |_)|lru_cache|@(functools\.)?cache\b|setdefault|hasattr")
 
 
 def gradients(case: Case, probes: list[Probe]) -> None:
@@ -138,7 +161,13 @@ def stateful(case: Case) -> None:
     """The same call gives the same answer, and another mask another one."""
     again, base = (case.learner[n].arrays if n in case.learner else None for n in ("base, once more", "base"))
     if base is not None and again is not None and not close(again, base, 1e-6):
-        case.tell("property-same-answer-twice", case.probes["base, once more"])
+        case.tell(
+            "dropout-at-inference" if dropped(case) else "property-same-answer-twice", case.probes["base, once more"]
+        )
+    longer = case.probes.get("another length, after the first")
+    if longer and all(map(case.is_right, case.group("plain"))) and not case.is_right(longer):
+        problem = case.problem(longer) or "the answer is wrong"
+        case.tell("property-stale-mask/size", longer, problem=problem)
     first, second = (case.probes.get(f"mask, square, {which}") for which in ("not causal", "another one"))
     if first and second and case.is_right(first) and not case.is_right(second):
         stale, fresh = case.learner[second.name].arrays, case.learner[first.name].arrays

@@ -47,6 +47,7 @@ class Mutant:
 
 
 FILL = "FILL"  # stands for the number in a masked score's place, which is fitted to the learner's output
+KEPT = "kept"  # what a program keeps from one call to the next
 _GLOBAL = "scores = scores - scores.max()"
 _SUM = "weights = weights / weights.sum("
 _OWN = "np.tril(np.ones(scores.shape[-2:], dtype=bool), {k})"
@@ -88,6 +89,25 @@ MUTANTS = [
             },
         ),
         alone="columns sum to 1 where rows should",
+    ),
+    Mutant(
+        "softmax-over-heads",
+        "the softmax runs over the heads (axis −3): for each query and key, the heads share what the keys should",
+        "Count axes from the end: what are the last three of (heads, n, m)?",
+        ROWS,
+        (
+            {
+                "attend": "scores = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])\n"
+                "if mask is not None:\n    scores = np.where(mask, scores, -np.inf)\n"
+                "weights = np.exp(scores - scores.max(axis=-3, keepdims=True))\n"
+                "heads = weights / weights.sum(axis=-3, keepdims=True) @ V",
+            },
+            {
+                "shift": "scores = scores - scores.max(axis=-3, keepdims=True)",
+                "normalise": _SUM + "axis=-3, keepdims=True)",
+            },
+            {"normalise": _SUM + "axis=-3, keepdims=True)"},
+        ),
     ),
     Mutant(
         "softmax-over-batch",
@@ -527,6 +547,10 @@ MUTANTS = [
                 ("context", "X", "context"),
                 ("context", "context", "X"),
             )
+        )
+        + tuple(
+            {"project": f"Q, K, V = split({q} @ Wq), split({k} @ Wk, num_kv_heads), split({v} @ Wv, num_kv_heads)"}
+            for q, k, v in (("X", "Xk", "X"), ("X", "X", "Xv"), ("X", "X", "X"), ("Xk", "X", "X"), ("Xk", "Xk", "Xv"))
         ),
     ),
     Mutant(
@@ -640,6 +664,25 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "dropout-at-inference",
+        "some weights are set to 0 at random and the others enlarged: dropout, where nothing is trained",
+        "Dropout is for training. What turns it off when the answer counts?",
+        ROWS,
+        (
+            {
+                "normalise": "{}\nkeep = np.random.default_rng(0).random(weights.shape) >= 0.3\n"
+                "weights = weights * keep / 0.7"
+            },
+        ),
+    ),
+    Mutant(
+        "property-stale-mask",
+        "a mask is kept from the first call, and a second one of the same shape gets the first one's answer",
+        "Something is kept between calls. What is its key?",
+        CAUSAL,
+        ({"which": "allowed = kept.setdefault(mask.shape, mask)  # kept = {}, once"},),
+    ),
+    Mutant(
         "accumulator-not-rescaled",
         "a new running maximum must rescale what was summed so far by exp(old − new): the accumulator is not rescaled",
         "The sum so far was taken relative to the old maximum. What turns it into one relative to the new?",
@@ -662,7 +705,7 @@ MUTANTS = [
     ),
     Mutant(
         "weights-not-used",
-        "the weights never mix the values: no token receives anything from another one",
+        "the weights never mix the values: each token gets nothing but its own value",
         "Over which axis must weights (n, m) and V (m, dv) be summed?",
         SCORE,
         (
@@ -815,7 +858,7 @@ _code = cache(lambda text: compile(text, "<mutant>", "exec"))
 
 @cache
 def _assemble(kind: str, texts: tuple[str, ...]) -> Callable[..., Any]:
-    namespace = {**vars(reference), FILL: -10.0}
+    namespace = {**vars(reference), FILL: -10.0, KEPT: {}}
     for text in texts:
         exec(_code(text), namespace)
     function: Callable[..., Any] = namespace[base_kind(kind)]
@@ -825,7 +868,11 @@ def _assemble(kind: str, texts: tuple[str, ...]) -> Callable[..., Any]:
 def program(kind: str, edits: tuple[Edit, ...] = ()) -> Callable[..., Any] | None:
     """The right program with these edits, ready to call; None where the edits exclude each other."""
     texts = _texts(kind, edits)
-    return None if texts is None else _assemble(kind, texts)
+    if texts is None:
+        return None
+    function = _assemble(kind, texts)
+    function.__globals__[KEPT].clear()
+    return function
 
 
 def touches_mask(edit: Edit, kind: str = "") -> bool:

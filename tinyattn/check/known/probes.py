@@ -42,6 +42,7 @@ class Probe:
     group: str
     args: tuple[Any, ...]
     read_only: bool = False
+    before: tuple[Any, ...] = ()  # a call that comes first, of the same instance
 
     @property
     def masked(self) -> bool:
@@ -291,6 +292,7 @@ class Limits:
 
     mask: bool = True
     key_mask: bool = False  # the mask may only differ by key
+    lengths: bool = False  # the mask is told by the number of keys that stay
     square: bool = False  # as many keys as queries
     equal: bool = False  # values as wide as keys
     lead: tuple[int, ...] = (0, 1, 2)  # numbers of leading axes
@@ -341,6 +343,10 @@ def within(kind: str, limits: Limits) -> list[Probe]:
         if plain == "scaled_dot_product_attention":
             Q, K = 1.5 * rng.normal(size=(4, 6)), rng.normal(size=(23, 6))
             made.append(Probe("23 keys, V = I, so the output is the weights", "plain", (Q, K, np.eye(23))))
+            steep = np.linspace(-1, 1, 23)[:, None]
+            made.append(Probe("rows far apart, 23 keys", "large", (1e5 * np.array([[1.0], [-1]]), steep, np.eye(23))))
+        if limits.mask and limits.key_mask:
+            made += _key_masks(rng, limits, backward)
         if limits.causal:
             made = [p for p in made if p.group != "pair" or p.name in ("base", "causal base", "the future changed")]
         made = [p for p in made if limits.takes(p, 3 + backward)]
@@ -350,10 +356,31 @@ def within(kind: str, limits: Limits) -> list[Probe]:
     if base.name != "base":
         base = Probe("base", "pair", base.args)
         made.append(base)
-    made.append(Probe("base, once more", "again", base.args))
+    made.append(Probe("base, once more", "again", base.args, before=base.args))
+    if not limits.sizes and plain != "softmax":
+        made.append(Probe("another length, after the first", "again", _longer(plain, base.args), before=base.args))
     made.append(Probe("read-only arrays", "read-only", base.args, read_only=True))
     masked = [p for p in made if p.name == "its boolean twin"]
     return made + [Probe("read-only arrays and mask", "read-only", p.args, read_only=True) for p in masked]
+
+
+def _key_masks(rng: np.random.Generator, limits: Limits, backward: bool) -> Iterator[Probe]:
+    """Masks that are the same for every query; the first key stays, so that a causal row keeps one."""
+    for n, m in ((2, 3), (5, 5), (5, 7), (6, 6), (7, 5)):
+        Q, K, V = (rng.normal(size=s) for s in ((n, 4), (m, 4), (m, 4)))
+        keys = np.arange(m)
+        two = (keys < m - 1, keys < 2) if limits.lengths else (keys % 3 != 1, keys % 3 != 2)
+        for name, which in zip(("", ", another one"), two):
+            dO = (rng.normal(size=(n, 4)),) * backward
+            mask = np.broadcast_to(which, (n, m)).copy()
+            yield Probe(f"mask by key, {n} × {m}{name}", "masked", (*dO, Q, K, V, mask))
+
+
+def _longer(kind: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same call with two more positions."""
+    count = {"attention_layer": 3, "self_attention_backward": 2}.get(kind, len(args))
+    grown = {id(a): np.concatenate([a, 0.5 - a[..., :2, :]], axis=-2) for a in args[:count]}
+    return (*(grown[id(a)] for a in args[:count]), *args[count:])
 
 
 def _squares(rng: np.random.Generator, limits: Limits, backward: bool) -> Iterator[Probe]:
@@ -394,6 +421,8 @@ def _softmax(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
     for name, low, high in (("scores of 1000", 1000.0, 1001.0), ("scores of −100000", -1e5, -1e5 + 2)):
         numbers = np.linspace(low, high, 8).reshape(2, 4)
         yield Probe(name, "large", (numbers[0] if limits.vector else numbers,))
+    steep = 1e5 * np.stack([np.linspace(-1, 1, 23), np.linspace(1, -1, 23)])
+    yield Probe("scores up to ±100000, 23 of them", "large", (steep[1] if limits.vector else steep,))
     far = np.array([[1e5, 1e5 - 1, 0], [0, 1, 2], [-1e5, -1e5, -1e5 - 1]])
     yield Probe("scores up to ±100000", "large", (far[0] if limits.vector else far,))
     if not limits.vector:
@@ -445,6 +474,7 @@ def _layer(rng: np.random.Generator, limits: Limits) -> Iterator[Probe]:
 
     def holes(n: int, m: int) -> Array:
         mask = irregular(rng, n, m)
+        mask = np.broadcast_to(np.arange(m) < m - 1, (n, m)) if limits.lengths else mask
         return np.broadcast_to(mask[:1], (n, m)).copy() if limits.key_mask else mask
 
     if limits.mask:

@@ -22,6 +22,8 @@ FIRST = (
     "compute",
     "run",
     "self_attention",
+    "transform",
+    "predict",
 )
 _LAYER = {
     "Q": "q",
@@ -91,6 +93,8 @@ def build(cls: type, form: Form, values: Values, transposed: bool = False) -> An
                 args.append(value)
     instance = cls(*args, **keywords)
     prepare(instance)
+    if callable(fit := getattr(instance, "fit", None)):  # it draws its weights for the data that it is shown
+        fit(*(to_carrier(np.array(values["X"]), form.carrier) for p in parameters_of(fit) if p.required))
     give_weights(instance, form, values)
     return instance
 
@@ -122,7 +126,7 @@ Slot = tuple[tuple[Any, ...], Any, Callable[[Any], None], bool]  # the way to it
 def slots(owner: Any, path: tuple[Any, ...] = (), depth: int = 0) -> Iterator[Slot]:
     """Every array that an object holds as its own."""
     torch_ = torch()
-    if depth > 4:
+    if depth > 4 or isinstance(owner, Config):
         return
     if torch_ is not None and isinstance(owner, torch_.nn.Module):
         for name, parameter in owner._parameters.items():
@@ -198,6 +202,33 @@ def own_weights(instance: Any) -> dict[tuple[Any, ...], tuple[str | None, int | 
     return {path: (*meaning(path), tuple(value.shape)) for path, value, _, _ in slots(instance)}
 
 
+def sizes_of(instance: Any, values: Values, names: dict[str, Any], sized: bool) -> tuple[int, ...] | None:
+    """(n, m, d, dk, dv, heads, width of the output) by an instance's own weights, where a text has fixed them."""
+    shapes: dict[str, tuple[int, int]] = {}
+    ones = set()
+    found = list(slots(instance)) if instance is not None else []
+    told = by_order({path: (meaning(path)[0], tuple(value.shape)) for path, value, *_ in found})
+    for path, value, _, linear in found:
+        name, head = told.get(path, meaning(path))
+        if name and name.startswith("W_") and value.ndim == 2:
+            shapes[name] = tuple(value.shape[::-1] if linear else value.shape)
+            ones.add(head)
+    if "W_qkv" in shapes:
+        d, wide = shapes["W_qkv"]
+        shapes |= {"W_q": (d, wide // 3), "W_v": (d, wide // 3)}
+    if not {"W_q", "W_v"} <= shapes.keys():
+        return None
+    heads = len(ones - {None})
+    if not heads:
+        own = [*vars(instance).items(), *names.items()]
+        heads = next((v for n, v in own if role(n) == "heads" and type(v) is int), 1)
+        heads = values["heads"] if sized else heads
+        if any(shapes[name][1] % heads for name in ("W_q", "W_v")):
+            return None
+        shapes |= {name: (shapes[name][0], shapes[name][1] // heads) for name in ("W_q", "W_v")}
+    return 5, 5, shapes["W_q"][0], shapes["W_q"][1], shapes["W_v"][1], heads, shapes.get("W_o", (0, 0))[1]
+
+
 def by_order(found: dict[tuple[Any, ...], tuple[str | None, Any]]) -> dict[tuple[Any, ...], tuple[str, int | None]]:
     """The roles (and heads) of weights whose names tell nothing: their order tells, in all or within each head."""
     named: dict[tuple[Any, ...], tuple[str, int | None]] = {}
@@ -225,7 +256,7 @@ def give_weights(instance: Any, form: Form, values: Values) -> None:
     told |= by_order(shapes)
     for path, value, put, linear in found:
         name, head = told[path]
-        if name is None:
+        if name is None or "W_q" not in values:  # it is asked what it has
             continue
         weight = values.get("W_" + name[2:])
         if name in ("W_qkv", "b_qkv"):
@@ -271,10 +302,16 @@ def methods(cls: type) -> list[str]:
 
 
 def running(cls: type, method: str) -> Callable[[Form, Values, list[Any], dict[str, Any]], Any]:
-    """Running a method of a new instance."""
+    """Running a method of a new instance, or of the one that is kept for two calls in a row."""
+
+    sized = any(p.role in ("length_keys", "batch_size") for p in constructor(cls))
 
     def run(form: Form, values: Values, args: list[Any], keywords: dict[str, Any]) -> Any:
-        return getattr(build(cls, form, values), method)(*args, **keywords)
+        if form.kept is None or sized:
+            return getattr(build(cls, form, values), method)(*args, **keywords)
+        if not form.kept:
+            form.kept.append(build(cls, form, values))
+        return getattr(form.kept[0], method)(*args, **keywords)
 
     return run
 

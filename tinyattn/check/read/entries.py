@@ -12,7 +12,7 @@ from typing import Any
 
 from ..known.probes import KINDS, Limits
 from .carry import imports_torch, to_carrier
-from .classes import backward_running, build, by_order, constructor, methods, own_weights, running
+from .classes import backward_running, build, by_order, constructor, methods, own_weights, running, sizes_of
 from .form import Form, Parameter, Values, called, parameters_of
 from .names import ATTENTION, BACKWARD, MASK, PARAMETERS, SOFTMAX, plain
 from .record import quiet
@@ -126,9 +126,12 @@ class Found:
         others = [
             n for n in self.defined if n != name and not BACKWARD.search(n) and inspect.isfunction(self.defined[n])
         ]
-        fit = [n for n in others if "forward" in n or "fwd" in n] + [n for n in others if stem and stem in plain(n)]
-        fit += [n for n in others if ATTENTION.search(n)]
-        return self.defined[fit[0]] if fit else None
+
+        def fitness(n: str) -> tuple[bool, bool, bool]:
+            return bool(stem and stem in plain(n)), "forward" in n or "fwd" in n, bool(ATTENTION.search(n))
+
+        best = max(others, key=fitness, default=None)
+        return self.defined[best] if best is not None and any(fitness(best)) else None
 
 
 def _helper(name: str) -> bool:
@@ -161,6 +164,8 @@ def _builder(name: str) -> bool:
             "compare",
             "verify",
             "check",
+            "fit",
+            "train",
         )
     ) or text.endswith(("_scores", "_weights", "_logits", "_config", "_demo", "_test"))
 
@@ -253,21 +258,29 @@ def programs(
     if re.search(r"(config|cfg|args|conf|hparams)\.\w*heads?\b", words):
         sized += ("heads",)
 
-    def holds(limits: Limits, kind: str) -> set[str] | None:
-        """The roles of the weights of an instance of these sizes; None where it cannot be built."""
+    def bare(limits: Limits, kind: str) -> tuple[Any, Values]:
+        """An instance of these sizes with the weights that it makes itself; None where it cannot be built."""
         probe = sample(kind, limits)
         if probe is None:
-            return None
+            return None, {}
         form = Form(kind, label, [], running(target, chosen), limits=limits)
         with quiet():
             try:
                 values = form.values(*probe.args)
-                instance = build(
-                    target, form.but(offered={"sizes"}), {k: v for k, v in values.items() if not k.startswith("W_")}
-                )
+                given = {k: v for k, v in values.items() if not k.startswith("W_")}
+                return build(target, form.but(offered={"sizes"}), given), values
             except Exception:
-                return None
-        return _roles(instance)
+                return None, {}
+
+    def holds(limits: Limits, kind: str) -> set[str] | None:
+        instance, _ = bare(limits, kind)
+        return None if instance is None else _roles(instance)
+
+    def own_sizes() -> tuple[int, ...] | None:
+        limits = Limits(square=True, width="d = h·dk", heads="heads" in sized, output=True)
+        around = getattr(target.__init__, "__globals__", {})
+        named = {n: v for n, v in around.items() if re.search(rf"\b{re.escape(n.lower())}\b", words)}
+        return sizes_of(*bare(limits, "attention_layer"), named, "heads" in sized)
 
     made = Program(
         f"{label}.{chosen}" if chosen != "forward" else label,
@@ -280,6 +293,7 @@ def programs(
         **common,
     )
     made.weights = _held(target, made, holds)
+    made.own_sizes = own_sizes if made.weights else None
     found = [made]
     backward = [m for m in public if BACKWARD.search(m)]
     if (backward and not method) or method in backward:

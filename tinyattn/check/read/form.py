@@ -96,6 +96,7 @@ class Form:
     offered: set[str] = field(default_factory=set)  # optional arguments that are handed over
     changed: list[int] = field(default_factory=list)  # arguments that the last call changed in place
     script: bool = False
+    kept: list[Any] | None = None  # during two calls in a row: the instance that both are made of
 
     def has(self, *roles: str) -> bool:
         return any(p.role in roles for p in self.parameters)
@@ -190,6 +191,8 @@ class Form:
         if found == "lengths":
             allowed = mean["allowed"] if mean["allowed"] is not None else np.ones((1, mean["length_keys"]), dtype=bool)
             return np.full(mean["batch_size"], int(allowed[..., 0, :].sum()))
+        if found == "three":
+            return [to_carrier(np.array(mean[name]), self.carrier) for name in "QKV"]
         if found == "scale":
             root = float(np.sqrt(mean["d_k"]))
             return root if self.scale == "√dk" else 1 / root

@@ -48,6 +48,25 @@ def said(words: str) -> str:
     return votes.pop() if len(votes) == 1 else ""
 
 
+_FILL = r"\(?\s*(-|float\(|np\.float\w*\(\s*-|torch\.finfo|np\.finfo|neg|mask_value|big)"
+
+
+def written(words: str, name: str) -> str:
+    """What a text does where its mask is True or 1: "seen" if it keeps the scores, "hidden" if it fills them."""
+    mask = rf"\b{re.escape(name.lower())}\b(?:\.\w+\([^()]*\)|\[[^\]]*\])*"
+    zero = rf"(?:{mask}\s*(?:==|<=)\s*0|~\s*{mask}|logical_not\(\s*{mask}\s*\)|not\s+{mask})"
+    seen = (
+        rf"masked_fill_?\(\s*{zero}|where\(\s*{zero}\s*,\s*{_FILL}|\[[^\]\n]*{zero}[^\]\n]*\]\s*="
+        rf"|where\(\s*{mask}(?:\s*(?:==|>|!=)\s*[01])?\s*,\s*(?!{_FILL})|\(?1(?:\.0?)?\s*-\s*{mask}\)?\s*\*"
+    )
+    hidden = (
+        rf"masked_fill_?\(\s*{mask}(?:\s*==\s*1)?\s*,|where\(\s*{mask}(?:\s*==\s*1)?\s*,\s*{_FILL}"
+        rf"|\[(?:[^\]\n~]*,\s*)?{mask}(?:\s*,[^\]\n]*)?\]\s*=[^=]|(?<!- ){mask}\s*\*\s*{_FILL}"
+    )
+    found = {word for word, pattern in (("seen", seen), ("hidden", hidden)) if re.search(pattern, words)}
+    return found.pop() if len(found) == 1 else ""
+
+
 def _call(form: Form, args: tuple[Any, ...]) -> Array | None:
     with quiet():
         try:
@@ -154,6 +173,9 @@ def candidates(form: Form, program: Program) -> list[MaskForm]:
     if told:
         values = [m for m in values if m.blocked == (told == "hidden")]
         added = []
+    taking = [p.name.lower() for p in form.parameters if p.role in ("mask", "key_mask")]
+    if any(re.search(rf"\[[^\]\n]*\b{re.escape(n)}\b[^\]\n=.]*\]\s*=[^=]", program.words) for n in taking):
+        values = [m for m in values if m.values == "bool"]  # scores[mask] = …: with numbers it would mean places
     listed = values + added
     axes = (
         ("bm", "m", "b1m", "b11m")
@@ -173,10 +195,10 @@ def read_mask(form: Form, program: Program) -> Form:
         return made
     made.offered = {*made.offered, taking[0].name}
     keys = any(p.role in ("key_mask", "lengths") for p in taking[:1])
-    made.limits = replace(made.limits, mask=True, key_mask=keys)
+    made.limits = replace(made.limits, mask=True, key_mask=keys, lengths=taking[0].role == "lengths")
     tried: list[tuple[MaskForm, float, bool]] = []  # how well each obeys, and whether the answer is right
     for mask in candidates(form, program):
-        if tried and mask.axes != tried[0][0].axes:
+        if tried and mask.axes != tried[-1][0].axes and any(right or obeys > 8 for _, obeys, right in tried):
             break
         one = _tried(made, mask)
         if one is not None:
@@ -184,8 +206,11 @@ def read_mask(form: Form, program: Program) -> Form:
         if one is not None and one[1] and not mask.values.startswith("additive"):
             break
     numbers = [(mask, obeys, right) for mask, obeys, right in tried if not mask.values.startswith("additive")]
+    does = written(program.words, taking[0].name)
+    alike = [one for one in numbers if does and one[0].blocked == (does == "hidden")]
     for fitting in (
         [one for one in numbers if one[2]],
+        alike,
         [one for one in numbers if one[1] > 8],
         [one for one in tried if one[2]],
         [one for one in tried if one[1] > 2],
@@ -205,21 +230,21 @@ def _tried(form: Form, mask: MaskForm) -> tuple[float, bool] | None:
     """How well a program obeys a mask in this form, and whether its answer is right; None where it raises."""
     kind = form.kind.partition("/")[0]
     limits = replace(form.limits, key_mask=_by_key(mask))
-    args = _masked(kind, limits)
-    if args is None:
-        return None
     made = form.but(mask=mask, limits=limits)
-    answer, right = _call(made, args), right_of(form.kind, args)
-    if answer is None or right is None or shapes((answer,)) != shapes(right[:1]):
-        return None
-    if close((answer,), right[:1]):
-        return 1e9, True
-    return _obeys(made, args), False
+    for square in {limits.square: 0, True: 0}:  # one that raises where n ≠ m may still be read
+        args = _masked(kind, replace(limits, square=square))
+        if args is None:
+            continue
+        answer, right = _call(made, args), right_of(form.kind, args)
+        if answer is None or right is None or shapes((answer,)) != shapes(right[:1]):
+            continue
+        return (1e9, True) if close((answer,), right[:1]) else (_obeys(made, args), False)
+    return None
 
 
 def _masked(kind: str, limits: Any) -> tuple[Any, ...] | None:
     made = [p for p in within(kind, limits) if p.group == "masked"]
-    wanted = ("mask, n ≠ m", "mask, not causal", "mask, square, not causal")
+    wanted = ("mask, n ≠ m", "mask, not causal", "mask, square, not causal", "mask by key, 5 × 7", "mask by key, 5 × 5")
     best = next((p for w in wanted for p in made if p.name == w), made[0] if made else None)
     if best is not None or kind == LAYER:
         return best.args if best else None

@@ -6,6 +6,7 @@ is tried where a wider one gave an answer: what is wrong there is a mistake and 
 """
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from ..known.reference import Array
 from .carry import Path, leaves
 from .form import Form, MaskForm, Parameter
 from .masks import read_mask, triangle
-from .names import BACKWARD, MASK, OPTIONS, PARAMETERS, SOFTMAX, plain
+from .names import BACKWARD, MASK, OPTIONS, PARAMETERS, SOFTMAX, plain, role
 from .record import quiet
 from .trial import (
     BACK,
@@ -92,6 +93,7 @@ def meanings(program: Program, kind: str | None) -> Iterator[tuple[str, list[Par
     ps = list(program.parameters)
     if sum(p.required for p in ps) >= 3 and not {p.role for p in ps} & {"Q", "K", "V", "X", "dO"}:
         ps = [replace(p, role=None) if len(p.name) == 1 else p for p in ps]  # a, b, c say nothing
+    ps = [replace(p, role="three") if p.required and _unpacked(p, program.words) else p for p in ps]
     taken = [p.role for p in ps]
     if "X" in taken and any(r in PARAMETERS or r == "params" for r in taken):
         ps = [replace(p, role="heads") if plain(p.name) == "h" and p is not ps[0] else p for p in ps]
@@ -130,8 +132,8 @@ def meanings(program: Program, kind: str | None) -> Iterator[tuple[str, list[Par
         yield LAYER, fill(ps, order)
         return
     layered = weights or "heads" in roles or "heads" in program.sized
-    if kind is None and (layered or (len(needed) <= 2 and not roles & {"K", "V"})):
-        known = roles & {"Q", "K", "V"}
+    if kind is None and (layered or (len(needed) <= 2 and not roles & {"K", "V", "three"})):
+        known = roles & {"Q", "K", "V", "three"}
         first = ("Q", "K", "V") if known else ("X",)
         yield (
             LAYER,
@@ -147,10 +149,17 @@ def meanings(program: Program, kind: str | None) -> Iterator[tuple[str, list[Par
         yield LAYER, fill(ps, ("X", "W_q", "W_k", "W_v", "mask"))
 
 
+def _unpacked(parameter: Parameter, words: str) -> bool:
+    """Whether an argument is queries, keys and values in one: `q, k, v = inputs`."""
+    found = re.search(rf"(\w+), *(\w+), *(\w+) *= *{re.escape(parameter.name.lower())} *(?:#|\n|$)", words)
+    return bool(found) and [role(name) for name in found.groups()] == ["Q", "K", "V"]  # type: ignore[union-attr]
+
+
 def fill(parameters: list[Parameter], order: tuple[str, ...]) -> list[Parameter]:
     """The roles that names do not tell, given in order to the required arguments without one."""
     fits = {*order, "context", "heads_kv", "lengths", "key_mask", "params", "cache", "weights", "out", "scale"}
     fits |= {
+        "three",
         *PARAMETERS,
         *OPTIONS,
         "d_k",
@@ -171,6 +180,7 @@ def fill(parameters: list[Parameter], order: tuple[str, ...]) -> list[Parameter]
         first = next((i for i, p in enumerate(known) if p.required), 0)
         return [replace(p, role=order[0]) if i == first else p for i, p in enumerate(known)]
     taken = {p.role for p in known}
+    taken |= {"Q", "K", "V"} if "three" in taken else set()
     free = [r for r in order if r not in taken]
     if taken & {"Q", "K", "V"} and "X" in free:
         free.remove("X")
@@ -208,7 +218,7 @@ def rungs(kind: str, program: Program, parameters: list[Parameter]) -> Iterator[
     shared = bool({"heads_kv"} & has or "heads_kv" in program.sized)
     held = {r for r in (*has, *program.weights) if r}
     weights = bool(held & {*PARAMETERS, "params"})
-    sources = 3 if has & {"V"} else 2 if has & {"K", "context"} else 1
+    sources = 3 if has & {"V", "three"} else 2 if has & {"K", "context"} else 1
     biases = "".join(r[2:] for r in sorted(held) if r.startswith("b_"))
     common: dict[str, Any] = {
         "heads": heads,
@@ -223,12 +233,18 @@ def rungs(kind: str, program: Program, parameters: list[Parameter]) -> Iterator[
         return
     outputs = (True, False) if "params" in has else (bool(held & {"W_o", "b_o"}),)
     widths = ("d = h·dk", "dk = dv", "free") if heads else ("free", "dk = dv", "d = h·dk")
-    for square in (True,) if sources == 1 else (False, True):
-        for width in widths if weights else ("d = h·dk",):
-            for out in outputs:
-                yield Limits(square=square, width=width, output=out, **common)
+    free = sources > 1 and not any(p.required and p.role in ("K", "V", "context", "three") for p in parameters)
+    for count in (sources, 1) if free else (sources,):  # another source, where there may be one, or X alone
+        common["sources"] = count
+        for square in (True,) if count == 1 else (False, True):
+            for width in widths if weights else ("d = h·dk",):
+                for out in outputs:
+                    yield Limits(square=square, width=width, output=out, **common)
     if heads and weights and not shared:
         yield Limits(square=True, width="d = h·dk", output=outputs[0], single=True, **common)
+    if program.own_sizes and (sizes := program.own_sizes()):
+        common |= {"heads": sizes[5] > 1, "shared": False, "sources": 1}
+        yield Limits(square=True, sizes=sizes, output="W_o" in held, width="fixed", **common)
 
 
 def ways(form: Form, program: Program) -> Iterator[tuple[str, int]]:
@@ -300,8 +316,9 @@ def read(program: Program, kind: str | None = None) -> tuple[Form | None, BaseEx
             if args is None:
                 continue
             base = Form(found, program.label, parameters, program.run, program.roots, limits=limits)
+            more = ("K", "V", "context") if limits.sources > 1 else ()
             base.offered = {
-                p.name for p in parameters if p.required or p.role in ("heads", "heads_kv", *PARAMETERS)
+                p.name for p in parameters if p.required or p.role in ("heads", "heads_kv", *PARAMETERS, *more)
             } | {"sizes"}
             best: tuple[int, Form] | None = None
             for way, worth in ways(base, program):

@@ -194,6 +194,9 @@ def call(form: Form, probe: Probe, files: tuple[str, ...]) -> dict[str, Any]:
     told: dict[str, Any]
     with quiet() as printed:
         try:
+            if probe.before:
+                form.kept = []
+                form.call(*probe.before)
             arrays = form.call(*probe.args, read_only=probe.read_only)
             items = [encode(array) for array in arrays]
             told = {"value": items[0] if len(items) == 1 else {"type": "tuple", "items": items}}
@@ -201,6 +204,8 @@ def call(form: Form, probe: Probe, files: tuple[str, ...]) -> dict[str, Any]:
             told = {"value": encode(missing.value)}
         except (Exception, SystemExit) as error:
             told = describe(error, files)
+        finally:
+            form.kept = None
     return told | ({"changed": form.changed} if form.changed else {}) | printed_in(printed)
 
 

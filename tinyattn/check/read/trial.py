@@ -33,6 +33,7 @@ class Program:
     fixed: tuple[int, ...] = ()  # the only sizes that a script has
     lead: int = 0  # leading axes of 1 that a script's arrays have
     holds: Callable[[Limits, str], set[str] | None] | None = None  # the weights held by an instance of these sizes
+    own_sizes: Callable[[], tuple[int, ...] | None] | None = None  # those that its weights have, whatever is asked for
 
 
 @cache

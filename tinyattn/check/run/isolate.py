@@ -58,7 +58,7 @@ def _job(path: str, function: str | None, plan: Plan | None, kind: str | None) -
 
 
 def _read(lines: list[str], ended: str | None) -> Run:
-    run, name, begun = Run(), "", ""
+    run, name, begun, reading = Run(), "", "", ""
     finished = False
     for line in lines:
         try:
@@ -73,6 +73,8 @@ def _read(lines: list[str], ended: str | None) -> Run:
             run.places.append(record["place"])
         elif "pair" in record:
             run.pairs.append(record)
+        elif "reading" in record:
+            reading = record["reading"]
         elif "probe" in record:
             run.records[name][record["probe"]] = record
         elif "begin" in record:
@@ -84,7 +86,7 @@ def _read(lines: list[str], ended: str | None) -> Run:
             run.parts = [(cell, code) for cell, code in record.get("parts", [])]
         finished = finished or "end" in record
     if not finished:
-        run.broke = {"function": name, "probe": begun, "how": ended or "it ended the process"}
+        run.broke = {"function": name or reading, "probe": begun, "how": ended or "it ended the process"}
         if name and begun not in run.records[name]:
             run.records[name][begun] = {"error": "Stopped", "message": run.broke["how"]}
     return run
