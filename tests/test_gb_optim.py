@@ -376,3 +376,31 @@ def test_the_defaults_are_pytorchs():
             optimizer.step()
             assert not np.array_equal(p.numpy(), [1.0, -2.0])
         np.testing.assert_array_equal(plain.numpy(), told.numpy())
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ({"lr": 0.1, "steps": [0, 0]}, "does not fit SGD with 1 parameters: it is for 2"),
+        ({"lr": 0.1, "steps": [1, 1]}, "does not fit SGD with 1 parameters: it is for 2"),
+        ({"lr": [0.1, 0.2], "steps": [0]}, "does not fit SGD"),
+        ({"lr": 0.1, "steps": [-1]}, "counts -1 steps"),
+        ({"lr": -0.1, "steps": [0]}, "^lr = -0.1"),
+    ],
+)
+def test_a_state_for_others_is_refused_in_words(state, told):
+    with pytest.raises(ValueError, match=told):
+        ta.optim.SGD([leaf([1.0])], 0.1).load_state_dict(state)
+
+
+def test_a_rate_below_0_is_refused_at_the_step():
+    p = leaf([1.0], [0.5])
+    optimizer = ta.optim.SGD([p], 0.1)
+    optimizer.lr = -0.1
+    with pytest.raises(ValueError, match=r"lr = -0\.1"):
+        optimizer.step()
+    assert p.item() == 1
+    with pytest.raises(ValueError, match=r"^no parameters"):
+        ta.optim.SGD([], 0.1)
+    with pytest.raises(ValueError, match=r"^a parameter is listed twice"):
+        ta.optim.SGD([p, p], 0.1)
