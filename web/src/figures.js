@@ -52,7 +52,7 @@ const render = {
     const numbers = { values: (_, all) => all.map(v => v === null ? "" : v >= 1000 ? v.toLocaleString("en") : short(v)) }
     requestAnimationFrame(() => new uPlot({
       width, height: Math.max(220, width * .42), legend: { live: false },
-      scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: logY ? 3 : 1, ...(!logY && { range: (_, low, high) => [Math.min(low, 0), high * 1.05 || 1] }) } },
+      scales: { x: { time: false, distr: logX ? 3 : 1, ...(logX && { range: (_, low, high) => [low / 1.2, high * 1.2] }) }, y: { distr: logY ? 3 : 1, ...(!logY && { range: (_, low, high) => [Math.min(low, 0), high * 1.05 || 1] }) } },
       axes: [axis(labels[0], logX ? { splits: () => some, ...numbers, grid: { stroke: color("--line"), width: 1, filter: (_, all) => all }, filter: (_, all) => all } : {}), axis(labels[1], { size: 60, ...(logY && numbers) })],
       series: [{}, ...names.map((label, k) => ({ label, stroke: inks[k % 5], width: 2, dash: [[], [8, 4], [3, 3], [12, 3, 3, 3], [1, 4]][k % 5], points: { show: x.length < 40, size: 6 } }))],
     }, [x, ...names.map(n => y[n].map(v => typeof v === "number" && !(logY && v <= 0) ? v : null))], holder))
