@@ -255,7 +255,11 @@ class _Drawing:
         """(a text, what it stands on): a colour, "dashed" or nothing."""
         if self.show == "gradients":
             bar = [("", color) for color in VIRIDIS]
-            cells = [(f"median |dL/dx|:  up to {10**self.low:.1e}", ""), *bar, (f"{10**self.high:.1e}", "")]
+            cells = [
+                (f"median |dL/dx|, zeros aside:  up to {10**self.low:.1e}", ""),
+                *bar,
+                (f"{10**self.high:.1e}", ""),
+            ]
             cells += [("no gradient", CONSTANT), ("all 0, or rounding", "dashed")]
             sizes = [typical(step.slope) for step in self.steps if step.slope is not None and not step.rounding]
             marks = {self.beyond(size) for size in sizes} - {""}
@@ -291,7 +295,9 @@ class _Drawing:
         least = min(alive, key=alive.__getitem__, default=None)
         if least and alive[least] < FAINT * max(alive.values()):
             return f"the gradient fades op by op, to {alive[least]:.0e} at {where(least)}"
-        return "the gradient dies nowhere" if any(step.data.size > 1 for step in known) else ""
+        nil = [step.path or step.name for step in self.steps if step.rounding and not step.op]
+        besides = f", but is 0 in theory for {nil[0]}" + f" and {len(nil) - 1} more" * (len(nil) > 1) if nil else ""
+        return f"the gradient dies nowhere{besides}" if any(step.data.size > 1 for step in known) else ""
 
     def page(self) -> bytes:
         """An HTML page with a picture for each frame that can be opened: it and the frames around it are open."""
