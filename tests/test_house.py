@@ -21,7 +21,7 @@ FILES = {
 
 # Rooms of the package, as they are read. A room may use those before it and those on its own line.
 FLOORS = [
-    "text settings habits",  # on which everything stands: what is printed, what a caller gives, names from elsewhere
+    "text arguments habits",  # on which everything stands: what is printed, what a caller gives, names from elsewhere
     "graph values methods face modes refusals calling",
     "ops einsum erf",
     "functional",

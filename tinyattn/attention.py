@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .arguments import flag, number
 from .calling import op
 from .functional import dropout as _dropout
 from .functional import floating
@@ -15,7 +16,6 @@ from .habits import explained
 from .masks import broadcasts, split_mask
 from .modes import region
 from .ops import masked_fill, softmax
-from .settings import flag, number
 from .values import HALF, Array, Mask, Rng, Shape, TensorLike
 
 __all__ = ["fused_attention", "scaled_dot_product_attention"]

@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 
 from . import habits, refusals
+from .arguments import flag
 from .methods import Methods
-from .settings import flag
 from .text import html_table, printed
 from .values import Array, Shape, TensorLike, constant, numeric
 

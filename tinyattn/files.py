@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .settings import array, told
+from .arguments import array, told
 from .values import Array
 
 __all__ = ["load", "save"]

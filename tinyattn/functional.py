@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import LARGEST, flag, generator, integers, number, told, whole
 from .calling import on, op
 from .erf import erf
 from .graph import Tensor, as_tensor
 from .habits import explained
 from .modes import region
 from .ops import _flat, log_softmax, mean, sqrt, tanh, var
-from .settings import LARGEST, flag, generator, integers, number, told, whole
 from .values import Array, Rng, TensorLike, centred, squares_fit
 
 __all__ = ["cross_entropy", "dropout", "embedding", "erf", "gelu", "layer_norm", "linear", "rms_norm", "rotary"]

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import number, told
 from .graph import Tensor, as_tensor, grad, gradients, way
 from .habits import explained
-from .settings import number, told
 from .values import Array
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from numpy.exceptions import AxisError
 
-from .settings import told
+from .arguments import told
 
 P = ParamSpec("P")
 R = TypeVar("R")

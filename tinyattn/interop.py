@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import array, told, whole
 from .masks import behind
-from .settings import array, told, whole
 from .values import Array, Mask, TensorLike
 
 __all__ = ["mask_from_flash", "mask_from_huggingface", "mask_from_mha", "state_from_torch", "state_to_torch"]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .arguments import LARGEST, array, flag, told, whole
 from .graph import Tensor
 from .habits import explained
-from .settings import LARGEST, array, flag, told, whole
 from .text import Shown
 from .values import Array, Mask, Shape
 

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import array
 from .calling import on, op
 from .einsum import dot
 from .face import NUMPY
 from .graph import Tensor, as_tensor
 from .habits import explained
 from .methods import Methods
-from .settings import array
 from .values import Array, Axis, Shape, TensorLike, centred, squares_fit
 
 Value = Any  # what a formula returns: an array or a NumPy scalar

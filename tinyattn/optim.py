@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from . import habits
+from .arguments import array, integers, number, told, whole
 from .graph import Tensor
-from .settings import array, integers, number, told, whole
 from .values import Array
 
 __all__ = ["SGD", "Adam", "AdamW", "clip_grad_norm", "warmup_cosine"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import habits
-from .settings import array, told
+from .arguments import array, told
 
 # Tensors, nodes and ops are `Any` here: graph.py, which defines them, imports this file.
 

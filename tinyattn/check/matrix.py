@@ -42,12 +42,12 @@ def applies(mutant: Mutant, kind: str) -> bool:
 
 
 def _written(mutant: Mutant) -> Edit:
-    """Its first edit, with a number where one is due."""
+    """Its first edit, with a number if one is wanted."""
     return {name: text.replace(mutants.FILL, "-10.0") for name, text in mutant.edits[0].items()}
 
 
 def home(mutant: Mutant) -> tuple[str, Edit]:
-    """The first function in which a mistake can be made, and its edit with a number where one is due."""
+    """The first function in which a mistake can be made, and its edit with a number if one is wanted."""
     kind = next(kind for kind in ARGUMENTS if applies(mutant, kind))
     return kind, _written(mutant)
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..arguments import array, number, whole
 from ..attention import scores_shape
 from ..graph import Tensor, as_tensor
 from ..habits import explained
 from ..masks import broadcasts, split_mask
 from ..ops import masked_fill
-from ..settings import array, number, whole
 from ..values import Mask, TensorLike
 from .tiles import FAR, Plan, tiled
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import array, told
 from ..attention import scores_shape
 from ..calling import on, op
 from ..graph import Tensor, as_tensor
@@ -14,7 +15,6 @@ from ..habits import explained
 from ..masks import broadcasts
 from ..modes import region
 from ..ops import concatenate, exp, expand_dims, masked_fill, where
-from ..settings import array, told
 from ..values import Array, TensorLike
 
 CHUNK = 128

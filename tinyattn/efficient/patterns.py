@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..settings import generator, whole
+from ..arguments import generator, whole
 from ..values import Array, Rng
 
 

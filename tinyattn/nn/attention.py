@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import LARGEST, array, generator, number, whole
 from ..attention import fused_attention
 from ..functional import rotary
 from ..graph import Tensor, as_tensor
 from ..masks import causal_mask
 from ..ops import expand_dims
-from ..settings import LARGEST, array, generator, number, whole
 from ..values import Mask, Rng, TensorLike
 from .cache import KVCache, checked
 from .layers import Linear

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import array, integers, told, whole
 from ..graph import Tensor
 from ..ops import concatenate
-from ..settings import array, integers, told, whole
 from ..values import Array
 
 __all__ = ["KVCache"]

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..arguments import generator, integers, number, whole
 from ..functional import dropout, embedding, gelu, layer_norm, linear, rms_norm
 from ..graph import Tensor, as_tensor
 from ..ops import sigmoid
-from ..settings import generator, integers, number, whole
 from ..values import Array, Rng, TensorLike
 from .module import Module, parameter
 

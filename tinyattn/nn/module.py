@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import habits
+from ..arguments import told
 from ..graph import Tensor, wrap
 from ..modes import current_region
-from ..settings import told
 from ..values import Array
 from .cache import KVCache
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from ..arguments import generator, whole
 from ..graph import Tensor, as_tensor
 from ..ops import sigmoid, split, stack, tanh
-from ..settings import generator, whole
 from ..values import Rng, TensorLike
 from .layers import Linear
 from .module import Module

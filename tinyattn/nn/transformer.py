@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..arguments import generator, integers, number, whole
 from ..functional import linear
 from ..graph import Tensor
 from ..masks import causal_mask
 from ..modes import no_grad
-from ..settings import generator, integers, number, whole
 from ..values import Array, Mask, Rng, TensorLike
 from .attention import MultiHeadAttention
 from .cache import KVCache, checked, left_padding

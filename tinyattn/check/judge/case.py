@@ -62,7 +62,7 @@ class Case:
         return [p for p in chosen if masked is None or p.masked == masked]
 
     def broken(self, probe: Probe) -> bool:
-        """It raised, or returned another shape than is due."""
+        """It raised, or returned another shape than expected."""
         return shapes(self.learner[probe.name].arrays) != shapes(self.right[probe.name])
 
     def raised(self, probe: Probe) -> bool:

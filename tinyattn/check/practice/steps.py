@@ -231,7 +231,7 @@ def row_sum_step(work: Work) -> list[Finding]:
         if accepted == good:
             continue
         due = "nothing, or True" if good else "an AssertionError, or False"
-        text = f"Shown {case}, it {words}; their rows {'do' if good else 'do not'} all sum to 1. Due is {due}."
+        text = f"Shown {case}, it {words}; their rows {'do' if good else 'do not'} all sum to 1. Expected: {due}."
         hint = "Which axis belongs to one query? Which word makes a comparison an assert?"
         if good:
             hint = "Which axis belongs to one query? And is 0.9999999999999999 equal to 1?"
@@ -327,7 +327,7 @@ def _pair_finding(work: Work, n: int, weights: Array | None, right: Array) -> Fi
             "Which places lie above the diagonal, and does your attention block just those?",
         )
     elif (future := float(np.nanmax(np.triu(weights, 1)))) > 0:
-        told = f"gives the future a weight of up to {future:.0e}, where exactly 0 is due."
+        told = f"gives the future a weight of up to {future:.0e}, where exactly 0 is expected."
         hint = "Which masked score has an exponential of exactly 0?"
     else:
         told = "gives other weights than the causal ones."

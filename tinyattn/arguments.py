@@ -1,4 +1,4 @@
-"""Settings that a caller gives: sizes, numbers, seeds. One check for each kind, whose error says what came."""
+"""Checks of what a caller gives: sizes, numbers, seeds. An error says what came, and what is meant."""
 
 from __future__ import annotations
 
