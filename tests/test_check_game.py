@@ -79,4 +79,7 @@ def test_without_a_terminal_it_asks_nothing(monkeypatch, capsys):
     assert game.command([]) == 0
     assert "break MUTANT" in capsys.readouterr().out
     assert game.command(["no-scale"]) == 0
-    assert "no-scale" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Without a terminal it asks nothing" in out
+    assert "no-scale" in out
+    assert "its output" in out  # it is nobody's

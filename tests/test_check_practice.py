@@ -85,6 +85,7 @@ def test_flawless(learner):
     assert 'you predicted "about 0.1"' in seen
     assert "smaller (" in seen
     assert "as you predicted" in seen
+    assert "At dk = 4, 16, 64, 256 it is larger without" in seen
     assert "demos/causal_mask.py" in seen
     learner.replace(SCALED, MASKED)
     learner.write("causal_mask", "return np.tril(np.ones((n, n), dtype=bool))")
@@ -210,6 +211,64 @@ def test_what_is_masked_gets_no_weight_at_all(learner, blocked):
     assert "note mask-after-softmax-renormalised" in seen
     learner.replace(f"e * {allowed}; w", f"e * np.exp(np.where({allowed}, 0, -1e9)); w")
     assert "note mask-after-softmax-renormalised" in learner.stands_at(5)
+
+
+@pytest.mark.parametrize(
+    ("added", "mask"),
+    [("mask * -np.inf", "np.triu(np.ones((n, n)), 1)"), ("(1 - mask) * -np.inf", "np.tril(np.ones((n, n)))")],
+)
+def test_nan_everywhere_is_not_the_future(learner, added, mask):
+    learner.first_three()
+    learner.write("causal_mask", f"return {mask}")
+    learner.replace(SCALED, MASKED.replace("np.where(mask, s, -np.inf)", f"s + {added}"))
+    seen = learner.sees(code=1)
+    assert "mask-times-inf" in seen
+    assert "opposite" not in seen
+    assert "the future" not in seen
+    learner.replace(f"s + {added}", "s + np.inf * (mask - mask)")  # no known mistake
+    seen = learner.sees("--step", "4", code=1)
+    assert "opposite" not in seen
+    assert "the future only" not in seen
+
+
+def test_one_mistake_has_no_other_one(learner):
+    """The mask is not read yet, and the third step has none: only what is shown is spoken of."""
+    learner.write("scaled_dot_product_attention", SCALED.replace(" / np.sqrt(Q.shape[1])", ""))
+    seen = learner.sees(code=1)
+    assert "this mistake is gone." in seen
+    assert "other one" not in seen
+
+
+@pytest.mark.parametrize("body", ["w @ K", "w"])
+def test_numbers_at_a_place_belong_to_the_input_that_is_shown(learner, body):
+    learner.write("scaled_dot_product_attention", SCALED.replace("w @ V", body))
+    told = json.loads(learner.sees("--json", code=1))["findings"]
+    (bug,) = [f for f in told if f["severity"] == "bug"]
+    here, arguments = bug["evidence"]["here"], bug["evidence"]["arguments"]
+    assert "with " in here["says"]
+    assert here.get("right", arguments["V"]) == arguments["V"]
+
+
+def test_an_added_mask_is_judged_with_the_number_that_it_adds(learner):
+    learner.first_three()
+    learner.replace(SCALED, MASKED.replace("np.where(mask, s, -np.inf)", "s + mask"))
+    learner.write("causal_mask", "return np.triu(np.full((n, n), -1e9), 1)")
+    seen = learner.stands_at(5)
+    assert seen.count("note mask-fill-finite") == 1
+    assert "empty-row-nan" not in seen
+    learner.replace("-1e9", "-1e4")
+    seen = learner.sees(code=1)
+    assert seen.count("mask-fill-small") == 1  # in causal_mask, where the number is
+    learner.replace("-1e4", "-np.inf")
+    assert "note empty-row-nan" in learner.stands_at(5)
+
+
+def test_the_right_one_of_any_and_all(learner):
+    learner.write("scaled_dot_product_attention", SCALED)
+    learner.write("rows_sum_to_one", "assert np.isclose(weights.sum(axis=-1), 1)")
+    seen = learner.sees(code=1)
+    assert "a.any() or a.all()" in seen
+    assert "np.allclose. With any, one row would do" in seen
 
 
 def test_no_scale(learner):

@@ -112,6 +112,7 @@ def practice(argv: list[str]) -> int:
         return 2
     print(
         f"{file} is written. Open it in your editor, and in a terminal beside it run\n\n"
-        f"    python -m tinyattn check --watch {file}\n\nIt needs nothing but NumPy, and about half an hour."
+        f"    python -m tinyattn check --watch {file}\n\n"
+        "It needs nothing but NumPy; steps 1 to 5 take about half an hour."
     )
     return 0

@@ -21,7 +21,7 @@ from .judge.outcome import Arrays, close, evaluate, finite
 from .known.mutants import BY_ID, MUTANTS, Edit, Mutant, base_kind, source
 from .known.probes import Probe, probes
 from .known.reference import Array, causal_mask
-from .report import Report, report_lines, wrap
+from .report import finding_lines, wrap
 
 SDPA, BACKWARD, TRIANGLE = "scaled_dot_product_attention", "scaled_dot_product_attention_backward", "causal_mask"
 GROUPS = {  # of the checker's inputs: does the program give the right numbers there?
@@ -287,8 +287,8 @@ def play(mutant: Mutant, ask: Callable[[str], str] | None) -> tuple[int, int]:
         mark = "" if not guess else "✓ " if guess == ("y" if yes else "n") else "✗ "
         differs = " (the right program: " + ("yes" if right else "no") + ")" if yes != right else ""
         told += wrap(f"{question} {'Yes' if yes else 'No'}{differs}{': ' + words if words else ''}.", "  ", "", mark)
-    report = Report([matrix.shown(mutant, kind, edit)], [kind])
-    show([*told, [], *report_lines(report, solution=True)])
+    bug = finding_lines(matrix.shown(mutant, kind, edit), "→", solution=True, whose="its")
+    show([*told, [], [(f"✗ {kind}", "bold red")], [], *bug])
     return sum(said[q] == ("y" if a.yes else "n") for q, a in asked.items() if q in said), len(said)
 
 
@@ -311,6 +311,8 @@ def command(argv: list[str]) -> int:
         told = "This is a game for a terminal: it asks, and waits for y, n or q. Without one, name a bug: "
         show([*wrap(f"{told}python -m tinyattn break MUTANT shows it with all its answers; --list names them.", "")])
         return 0
+    if not asking:
+        show(wrap("Without a terminal it asks nothing: here are the program and all its answers.", ""))
     right = asked = 0
     try:
         for mutant in [BY_ID[given.mutant]] if given.mutant else rising(random.Random()):

@@ -143,7 +143,7 @@ def wrap(text: str, indent: str, style: str = "", first: str = "") -> list[Line]
     return [[(line, style)] for line in [*lines, current]]
 
 
-def finding_lines(finding: Finding, label: str, solution: bool, seen: str = "") -> list[Line]:
+def finding_lines(finding: Finding, label: str, solution: bool, seen: str = "", whose: str = "your") -> list[Line]:
     """One finding: name, sentence, evidence (unless it was just seen), the lesson's sentence, hint."""
     evidence = finding.evidence if finding.evidence.get("input") != seen else {}
     lines: list[Line] = [[(f"  {label} ", "bold"), (finding.id, "bold red" if finding.severity == "bug" else "bold")]]
@@ -161,13 +161,13 @@ def finding_lines(finding: Finding, label: str, solution: bool, seen: str = "") 
             lines += wrap(f"It was called with {shapes}, and printed:", "     ", "dim")
             lines += [[(f"       {line}", "")] for line in evidence["printed"].splitlines()]
         if "problem" in evidence:
-            lines += wrap(evidence["problem"] + ".", "     ", "red", "yours: ")
+            lines += wrap(evidence["problem"] + ".", "     ", "red", "yours: " if whose == "your" else "it: ")
         for key in evidence.get("yours", {}):
             yours, right = evidence["yours"][key], evidence["right"][key]
-            pair = [block(f"your {key}", yours, right), block(f"right {key}", right)]
+            pair = [block(f"{whose} {key}", yours, right), block(f"right {key}", right)]
             lines += [[], *([("     ", ""), *line] for line in beside(pair))]
             if np.shape(yours) != np.shape(right):
-                lines.append([(f"     yours has shape {np.shape(yours)}, right is {np.shape(right)}", "red")])
+                lines.append([(f"     {whose} {key} has shape {np.shape(yours)}, right is {np.shape(right)}", "red")])
         lines.append([])
     if finding.lesson and finding.severity == "bug":
         lines += wrap(finding.lesson, "     ", "italic", "The lesson: ")

@@ -118,7 +118,7 @@ def told(finding: Finding, record: dict[str, Any], look: Look) -> None:
     if "needed" in record:
         outputs = {1: ("output",), 3: ("dQ", "dK", "dV"), 4: ("dX", "dWq", "dWk", "dWv")}[len(look["shown"]["right"])]
         gives = f"your own code gives the right {outputs[record['which']]}"
-        gives = "this mistake is gone, the other one left as it is" if look["others"] else gives
+        gives = "this mistake is gone" if look["others"] else gives
         if len(finding.text.splitlines()) > 1:
             finding.text = finding.text.splitlines()[0] + " …"
         here |= {key: np.array(record[key]) for key in ("yours", "right") if key in record and record["shown"]}

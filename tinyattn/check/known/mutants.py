@@ -282,7 +282,7 @@ MUTANTS = [
     Mutant(
         "mask-times-inf",
         "the mask is multiplied by −inf: 0 · inf is NaN, everywhere that is allowed",
-        "What is 0 · inf? Choose between two numbers instead of multiplying.",
+        "What is 0 · inf? Choose between two numbers (np.where) instead of multiplying.",
         CAUSAL,
         (
             {

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...text import Line
 from .. import check_file
 from ..judge.case import Finding
@@ -92,7 +94,16 @@ def _place(work: Work, findings: list[Finding]) -> None:
         for finding in wrong:
             if finding.function == name and (same := found.get(finding.id)):
                 finding.line, finding.column, finding.text = same.line, same.column, same.text
-                finding.evidence |= {"here": same.evidence["here"]} if "here" in same.evidence else {}
+                finding.place = same.place
+                if here := same.evidence.get("here"):
+                    numbers = ("yours", "right") if _elsewhere(finding, same) else ()
+                    finding.evidence["here"] = {key: here[key] for key in here if key not in numbers}
+
+
+def _elsewhere(finding: Finding, same: Finding) -> bool:
+    """Whether the two were found on different inputs: the numbers at a place belong to the input beside them."""
+    shown, other = (f.evidence.get("arguments", {}) for f in (finding, same))
+    return shown.keys() != other.keys() or not all(np.array_equal(shown[key], other[key]) for key in shown)
 
 
 def step_lines(work: Work, number: int, solution: bool = False) -> tuple[Report, list[Line]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 
@@ -144,8 +145,10 @@ class Work:
         if "mask-inverted" in found:
             return np.logical_not
         mask = self.mask(PAIRS[0])
-        added = "mask-as-bias" in found and mask is not None and mask.dtype.kind == "f" and bool((mask < 0).any())
-        return (lambda mask: np.where(mask, 0.0, -np.inf)) if added else None
+        if "mask-as-bias" not in found or mask is None or mask.dtype.kind != "f" or not (mask < 0).any():
+            return None
+        low = np.nanmin(mask)  # what the learner's own mask adds
+        return lambda allowed: np.where(allowed, 0.0, low)
 
     def turned(self) -> Plan:
         """The calls with a mask once more, in the learner's own convention."""
@@ -235,6 +238,8 @@ def row_sum_step(work: Work) -> list[Finding]:
         hint = "Which axis belongs to one query? Which word makes a comparison an assert?"
         if good:
             hint = "Which axis belongs to one query? And is 0.9999999999999999 equal to 1?"
+        if "truth value of an array" in words:
+            hint = "One True or False is wanted for all rows: np.all(…), or np.allclose. With any, one row would do."
         evidence = {"input": case, "arguments": {"weights": weights}}
         return [Finding("property-row-sum-test", "bug", ROW_SUMS, text, hint, ROWS, evidence)]
     return []
@@ -243,7 +248,7 @@ def row_sum_step(work: Work) -> list[Finding]:
 def _verdict(record: dict[str, object]) -> tuple[bool | None, str]:
     """Whether an assert (or a test that returns True or False) accepts, and what it did, in words."""
     if "error" in record:
-        message = str(record.get("message", "")).split("\n")[0][:80]
+        message = shorten(str(record.get("message", "")).split("\n")[0], 120, placeholder=" …")
         words = f"raises {record['error']}" + (f' ("{message}")' if message else "")
         return (False if record["error"] == "AssertionError" else None), words
     value = record.get("value")
@@ -287,7 +292,11 @@ CONVENTION = {"mask-inverted", "mask-as-bias"}  # no mistake if mask and attenti
 
 def mask_step(work: Work) -> list[Finding]:
     """The two functions together; each by itself only if there is more to say than which way round True is."""
-    found = _missing(work, MASK) or _checked(work, ATTENTION) + _checked(work, MASK)
+    if found := _missing(work, MASK):
+        return found
+    found = _checked(work, MASK)
+    there = {f.id for f in found} if work.turn else set()  # a number that the mask adds is told of there alone
+    found = [f for f in _checked(work, ATTENTION) if f.id not in there] + found
     bugs = [f for f in found if f.severity == "bug"]
     if any(f.id.startswith("error-") for f in bugs):
         return found
@@ -316,6 +325,11 @@ def _pair_finding(work: Work, n: int, weights: Array | None, right: Array) -> Fi
     seen = np.nan_to_num(weights) > 1e-9
     mask = work.mask(n)
     kind = "" if mask is None or mask.dtype == bool else f" Your causal_mask({n}) is {mask.dtype}, not boolean."
+    if not seen.any():
+        what = "only NaN as weights" if np.isnan(weights).any() else "no weight to anything"
+        told = f"{call} gives {what}: that is neither the past nor the future.{kind}"
+        hint = "Follow row 2 line by line. 0 · ∞ is NaN: choose, with np.where(…, scores, -np.inf), do not multiply."
+        return Finding("mask-pair", "bug", "Step 4", told, hint, CAUSAL, evidence)
     if not np.tril(seen).any():
         told = f"{call} sees the future only: your mask means the opposite of what your attention takes it for.{kind}"
         return Finding("mask-pair-opposite", "bug", "Step 4", told, hint, CAUSAL, evidence)
@@ -427,6 +441,11 @@ def scaling_shown(work: Work) -> list[Line]:
         said = work.said(variable)
         hit = "as you predicted" if said == right else f'you predicted "{said}"'
         lines += wrap(f"dk = 512, {variable.replace('_', ' ')}: {right} ({value}); {hit}.", "     ")
+    more = [str(dk) for dk, _, g1, _, g2 in table if g2 > 1.25 * g1]
+    if more and change == "smaller":
+        told = f"At dk = {', '.join(more)} it is larger without: the division shrinks gradients by √dk as well, and so "
+        told += "far the softmax, as it saturates, shrinks them by less than that. Beyond, it is by more: they vanish."
+        lines += wrap(told, "     ")
     return lines
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ...pretrained import stored_heads
 
-TEMPLATE = '''"""Attention from scratch, in five steps and a few more: half an hour.
+TEMPLATE = '''"""Attention from scratch: steps 1 to 5 take about half an hour, 6 to 9 are for afterwards.
 
 Work from top to bottom; save often. In a second terminal,
 
