@@ -201,7 +201,8 @@ def main(demo):
     )
     missing = {(k, h): np.mean(shares[k, k]) - np.mean(x) for (k, h), x in below.items()}
     demo.claim(
-        f"where h < k something is missing, {min(missing.values()):.2f} of the positions at least (mean of the seeds)",
+        f"where h < k, at least {min(missing.values()):.2f} fewer of the positions are right than where h = k (means "
+        "of the seeds)",
         min(missing.values()) > 0.05,
     )
     more = {(k, h): x for (k, h), x in below.items() if h > 1}
@@ -232,7 +233,8 @@ def main(demo):
         np.mean(own) / k > 0.6,
     )
     demo.say(
-        "  (Which head takes which is chance, and differs from seed to seed. 'Heads reliably specialise' is not so.)"
+        "  (Which head takes which is chance, and differs from seed to seed: 'heads reliably specialise' is not so. "
+        "And a head has one job at one position; elsewhere it may have another, see real_sentence.py.)"
     )
     demo.plot("maps", plot_maps, maps, size=(3.0 * (k + 1), 2.6))
 

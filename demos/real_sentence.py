@@ -285,7 +285,9 @@ def main(demo):
     demo.say(f"  the column of '{words[noun]}' gets {trap[:, noun].mean():.2f} on average, whoever asks")
     same = (trap.argmax(-1) == noun).mean()
     demo.claim(
-        f"{same:.0%} of all rows peak at '{words[noun]}': look at the column before you believe a row", same > 0.8
+        f"{same:.0%} of all rows peak at '{words[noun]}' ([CLS] and [SEP] aside): look at the column before you "
+        "believe a row",
+        same > 0.8,
     )
 
     demo.heading("Limits")

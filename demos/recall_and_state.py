@@ -201,7 +201,10 @@ def main(demo):
     demo.table(
         "the paper's statements, beside what was measured here",
         ["Arora et al. 2023", "here", "agree"],
-        [(theirs, ours, "-" if len(lengths) == 1 else "yes" if agree else "no") for theirs, ours, agree in statements],
+        [
+            (theirs, ours, "one length" if len(lengths) == 1 else "yes" if agree else "no")
+            for theirs, ours, agree in statements
+        ],
     )
     demo.say()
     demo.claim(

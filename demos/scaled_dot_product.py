@@ -104,7 +104,7 @@ def direction_and_length(demo):
     one, two = scores[:5], scores[5:]
     demo.claim("among keys of one length the nearer direction scores higher", np.all(np.diff(one) < 0))
     demo.claim(
-        f"but a score is no similarity alone: a key at 30° and twice as long ({two[1]:.2f}) beats one that points the "
+        f"but a score is not direction alone: a key at 30° and twice as long ({two[1]:.2f}) beats one that points the "
         f"same way ({one[0]:.2f})",
         two[1] > one[0] and np.allclose(two, 2 * one),
     )

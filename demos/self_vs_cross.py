@@ -413,8 +413,8 @@ def main(demo):
         reader[:, 1].mean() > (0.85 if demo.quick else 0.97) and reader.min() > (0.6 if demo.quick else 0.9),
     )
     demo.claim(
-        f"the same model without memory knows its own world ({knower[:, 0].min():.0%}), and says the same in a "
-        f"new one: {knower[:, 1].max():.1%} right at most",
+        f"the same model, trained without a memory, knows its own world ({knower[:, 0].min():.0%}), and says the same "
+        f"in a new one: {knower[:, 1].max():.1%} right at most",
         knower[:, 0].min() > 0.95 and knower[:, 1].max() < 0.05,
     )
     demo.claim(
@@ -428,8 +428,8 @@ def main(demo):
     )
     demo.measured(
         "unseen dates exact {exact:.1%} (worst seed {worst:.1%}); {year:.0%} of the year digits' weight is on the year "
-        "(a blind look: {blind:.0%}); {new:.1%} answered from facts never trained on, the same model without the "
-        "memory: {without:.0%}. 3 seeds",
+        "(a blind look: {blind:.0%}); {new:.1%} answered from facts never trained on, the same model trained "
+        "without a memory: {without:.0%}. 3 seeds",
         **found,
         new=reader[:, 1].mean(),
         without=knower[:, 1].mean(),
