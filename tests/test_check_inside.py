@@ -421,3 +421,33 @@ def test_the_readme_shows_what_the_check_prints():
         path, _, function = target.partition(":")
         printed = repr(check_file(root / path, function or None))
         assert printed.split()[: len(text.split())] == text.split()  # lines end where the terminal does
+
+
+@pytest.mark.parametrize(
+    ("masked", "text", "needed"),
+    [
+        ("s = np.where(mask, s, -10000)", "-10000", "−∞"),
+        ("s = np.where(mask, s, 0)", "0", "−∞"),
+        ("s = np.where(mask, -1e4, s)", "-1e4", "−∞"),
+        ("s = s + (1 - mask) * -1e4", "-1e4", "−1e9"),  # −∞ · 0 would be NaN
+        ("pass", "Q @ K.T / np.sqrt(Q.shape[-1])", "the scores with −∞ where attending is forbidden"),
+    ],
+)
+def test_the_place_of_a_fill_is_the_fill(tmp_path, masked, text, needed):
+    """Not a right line where, by chance, the mask alone would do; and what is needed is not refused itself."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        f"""import numpy as np
+
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    s = Q @ K.T / np.sqrt(Q.shape[-1])
+    if mask is not None:
+        {masked}
+    e = np.exp(s - s.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True) @ V
+""",
+        encoding="utf-8",
+    )
+    bug = next(f for f in check_file(file).findings if f.severity == "bug")
+    assert bug.id.startswith("mask-")
+    assert (bug.place, bug.text, bug.evidence["here"]["needed"]) == ("proven", text, needed)

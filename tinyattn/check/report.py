@@ -204,7 +204,7 @@ def place_lines(finding: Finding) -> list[Line]:
         lines += [[], *([("     ", ""), *line] for line in beside(pair))]
     elif "yours" in here:
         told = f"there: {number(float(here['yours']))}, needed: {number(float(here['right']))}"
-        lines += [[(f"     {told}", "")]] if not re.fullmatch("[−0-9.]+", here["needed"]) else []
+        lines += [[(f"     {told}", "")]] if not re.fullmatch("−?[0-9.e]*[0-9∞]", here["needed"]) else []
     return lines
 
 

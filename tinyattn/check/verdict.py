@@ -72,6 +72,7 @@ def _place(run: Run, name: str, case: Case, again: Again | None) -> None:
         finding, look = looks[record["number"]]
         place.told(finding, record, look)
         if finding.id.startswith("mask-fill") and not _about_masks(finding):
+            del finding.evidence["here"]
             points(finding, run.parts)
 
 

@@ -45,6 +45,19 @@ def far(kind: str) -> list[Probe]:
     return made
 
 
+def low(kind: str) -> list[Probe]:
+    """Allowed scores about −50000 that differ: where they are equal, the mask alone makes the right weights."""
+    if kind.partition("/")[0] != "scaled_dot_product_attention":
+        return []
+    rng, made = np.random.default_rng(4), []
+    for n, dk, dv in ((4, 5, 2), (3, 6, 5)):
+        allowed = np.tri(n, dtype=bool)
+        Q, K, V = rng.normal(size=(n, n + dk)), rng.normal(size=(n, n + dk)), rng.normal(size=(n, dv))
+        Q[:, :n], K[:, :n] = -5e4 * np.sqrt(n + dk) * allowed, np.eye(n)
+        made.append(Probe(f"mask, allowed scores near −50000, {n} × {n}", "fill", (Q, K, V, allowed)))
+    return made
+
+
 def distinct(probe: Probe) -> int:
     """How many sizes an input has that can be told apart."""
     shapes = {size for a in probe.args for size in np.shape(a)} | {a for a in probe.args if isinstance(a, int)}
@@ -96,13 +109,14 @@ def _wrong(case: Case, edits: tuple[Edit, ...], finding: Finding) -> list[Probe]
 
 def _job(case: Case, edits: tuple[Edit, ...], wrong: list[Probe], finding: Finding) -> Look:
     shown = case.probes.get(finding.evidence.get("input", ""), wrong[0])
+    shown = shown if shown in wrong else wrong[0]
     chosen = pair(wrong, case.broken)
-    tries = [chosen]
-    if wrong[0].group == "large":
-        tries = [far(case.kind), chosen] if far(case.kind) else [chosen]
+    telling = {"large": far, "fill": low, "dominated": low}.get(wrong[0].group)
+    tries = list(filter(None, [telling(case.kind) if telling else [], chosen]))
     return {
         "tries": [[example(case.kind, edits, probe) for probe in probes] for probes in tries],
-        "shown": example(case.kind, edits, shown if shown in wrong else wrong[0]),
+        "shown": example(case.kind, edits, shown),
+        "input": shown.name,
         "causal": case.kind == "causal_mask",
         "others": len(edits),
     }
@@ -121,7 +135,8 @@ def told(finding: Finding, record: dict[str, Any], look: Look) -> None:
         gives = "this mistake is gone" if look["others"] else gives
         if len(finding.text.splitlines()) > 1:
             finding.text = finding.text.splitlines()[0] + " …"
-        here |= {key: np.array(record[key]) for key in ("yours", "right") if key in record and record["shown"]}
+        if record.get("shown") and look["input"] == finding.evidence.get("input", look["input"]):
+            here |= {key: np.array(record[key]) for key in ("yours", "right")}
         needed = record["needed"] + "," * ("," in record["needed"])
         here["says"] = f"{where(finding)}, `{finding.text}`: with {needed} here, {gives}."
         here["needed"] = record["needed"]

@@ -354,7 +354,7 @@ class Finder:
         site, value = self.program.sites[number], float(array)
         measured = isinstance(self.parent(number), ast.BinOp) or site.whole or array.dtype.kind == "f"
         for words, (text, other) in self.first.numbers.items():
-            if other != value and (measured or other.is_integer()):
+            if other != value and (measured or other.is_integer() or math.isinf(other)):
 
                 def changes(example: Example, words: str = words) -> dict[int, Change]:
                     right = np.array(example.numbers[words][1])
@@ -622,7 +622,8 @@ class Finder:
                 between = [line for line in lines if has < line < place]
                 at_once |= {place} if has < place != shift and not between else set()
         own = [r for r in changing if r.step < 0 or self.first.steps[r.step][3] < last]
-        pool = [masking[0]] if masking and not own else changing
+        masking.sort(key=lambda r: (self.unmasked(r), -(self.move(r)[1] or 0)))  # where the mask is due, not later
+        pool = masking[:1] if masking and not own else changing
         steps = {self.first.steps[r.step][3] for r in changing if r.sort == "step"}
         added = {p: same_step for p, same_step in adding.items() if p == scaled or p not in steps}
         pool = pool + [same_step[0 if place in at_once else -1] for place, same_step in added.items()]

@@ -209,7 +209,7 @@ def numbers(kind: str, probe: Probe) -> dict[str, tuple[str, float]]:
         found[f"1/√{short}"] = (f"{text} ** -0.5", size**-0.5)
     constants = {"0": 0.0, "1": 1.0, "-1": -1.0, "-2": -2.0, "2": 2.0, "0.5": 0.5, "-0.5": -0.5}
     found |= {text.replace("-", "−"): (text, value) for text, value in constants.items()}
-    return found | {"e": ("np.e", float(np.e)), "−∞": ("-np.inf", -np.inf), "−10000": ("-1e4", -1e4)}
+    return found | {"e": ("np.e", float(np.e)), "−∞": ("-np.inf", -np.inf), "−1e9": ("-1e9", -1e9)}
 
 
 def pretty(text: str) -> str:
