@@ -225,6 +225,9 @@ def test_nan_everywhere_is_not_the_future(learner, added, mask):
     assert "mask-times-inf" in seen
     assert "opposite" not in seen
     assert "the future" not in seen
+    assert ("· 1 ·" in seen) == ("triu" in mask)  # where True blocks, the input is turned with it
+    learner.replace(mask, mask.replace("), 1)", "))"))  # a mask that is wrong too waits for its turn
+    assert "mask-transposed" not in learner.sees(code=1)
     learner.replace(f"s + {added}", "s + np.inf * (mask - mask)")  # no known mistake
     seen = learner.sees("--step", "4", code=1)
     assert "opposite" not in seen

@@ -142,13 +142,18 @@ class Work:
         """What makes of a mask of True = may attend one of the learner's own convention; None if it is that."""
         records = self.run.records.get(ATTENTION)
         found = {f.id for f in diagnose(ATTENTION, ATTENTION, probes(ATTENTION), records)} if records else set()
-        if "mask-inverted" in found:
+        if "mask-inverted" in found or ("mask-times-inf" in found and self.blocked):
             return np.logical_not
         mask = self.mask(PAIRS[0])
         if "mask-as-bias" not in found or mask is None or mask.dtype.kind != "f" or not (mask < 0).any():
             return None
         low = np.nanmin(mask)  # what the learner's own mask adds
         return lambda allowed: np.where(allowed, 0.0, low)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether True means blocked by the text of the attention: NaN everywhere does not tell."""
+        return bool(run_file(self.path, ATTENTION).forms.get(ATTENTION, {}).get("blocked"))
 
     def turned(self) -> Plan:
         """The calls with a mask once more, in the learner's own convention."""
@@ -306,6 +311,8 @@ def mask_step(work: Work) -> list[Finding]:
         weights, right = work.pair(n), evaluate(ATTENTION, (), Probe("", "", (*_for_pair(n), causal_mask(n))))
         assert right is not None
         if weights is None or not close((weights,), right) or (np.triu(weights, 1).any() and not named):
+            if weights is not None and np.isnan(weights).all() and named:  # before that is mended, no mask can be told
+                return [f for f in named if f.function == ATTENTION] or named
             pair = _pair_finding(work, n, weights, right[0])
             return [pair] if pair.id == "mask-pair-opposite" or work.turn or not named else named
     return [f for f in found if f.id not in CONVENTION]
