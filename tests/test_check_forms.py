@@ -18,6 +18,7 @@ from test_check_cli import GOOD, ROOT, command, ids, write
 import tinyattn as ta
 from tinyattn.check import check, check_file
 from tinyattn.check.read.names import role
+from tinyattn.check.run import child
 
 TORCH = find_spec("torch") is not None
 
@@ -304,6 +305,7 @@ def test_the_keys_as_payload_are_not_told_to_swap():
 )
 def test_a_rude_function_gets_a_verdict(tmp_path, rude, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(child, "SECONDS", 3)
     text = f"import numpy as np\ndef scaled_dot_product_attention(Q, K, V, mask=None):\n    {rude}\n    return V\n"
     report = check_file(write(tmp_path, text))
     assert report.verdict in ("error", "wrong")
