@@ -1,5 +1,6 @@
 """The forms that people write attention in: read off the program, and judged within."""
 
+import importlib
 import json
 import os
 import signal
@@ -67,7 +68,10 @@ print(ta.check(attention).verdict)
     assert run.stdout.splitlines()[-1:] == ["correct"], run.stdout + run.stderr
 
 
-def test_torch_in_a_comment_is_not_pytorch(tmp_path):
+@pytest.mark.parametrize("there", [False, pytest.param(True, marks=pytest.mark.skipif(not TORCH, reason="no torch"))])
+def test_torch_in_a_comment_is_not_pytorch(tmp_path, there):
+    if there:  # this session has imported it
+        importlib.import_module("torch")
     assert check_file(write(tmp_path, GOOD + "\n\n# as torch.nn.functional has it\n")).verdict == "correct"
 
 

@@ -199,3 +199,9 @@ def test_a_mask_hides_no_mistake():
         warnings.simplefilter("always")
         ta.gradcheck(ta.sin, RNG.normal(size=1100))
     assert caught[0].filename == __file__
+
+
+def test_chance_that_agreed_once_is_still_chance():
+    noise = iter([0.0, 0.0, *np.random.default_rng(0).normal(size=500)])
+    with pytest.raises(ValueError, match="not deterministic"):
+        ta.gradcheck(lambda t: (t * next(noise)).sum(), np.ones(2))

@@ -1,8 +1,10 @@
 """Between NumPy and the learner's world: arrays, nested lists or tensors in; anything at all out."""
 
+import ast
 import dataclasses
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -24,10 +26,15 @@ def torch() -> Any:
 
 def imports_torch(code: str) -> bool:
     """Whether a text, now that it has run, works with PyTorch: an import in one of its functions is made up for."""
-    if re.search(r"^\s*(import|from)\s+torch\b", code, re.MULTILINE):
+    try:
+        nodes = list(ast.walk(ast.parse(textwrap.dedent(code))))
+    except SyntaxError:
+        return False
+    used = [ast.unparse(node) for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom, ast.Name))]
+    if any(re.match(r"(import|from) torch\b", text) for text in used):
         with suppress(ImportError):
             import_module("torch")
-    return "torch" in code and torch() is not None
+    return torch() is not None and any(re.search(r"\btorch\b", text) for text in used)
 
 
 def to_carrier(value: Any, carrier: str) -> Any:
