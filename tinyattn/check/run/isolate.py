@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from ..known.probes import BATCHED, KINDS, Probe, probes
+from ..read.carry import imports_torch
 from ..read.study import study_object
-from ..read.text import Nothing
+from ..read.text import Nothing, read_text
 from . import child
 
 TIME_LIMIT = 20.0  # seconds for all calls together
@@ -122,6 +123,9 @@ def run_function(
 def _apart(work: child.Work, limit: float, job: dict[str, Any] | None) -> tuple[list[str], str | None]:
     """Do the work in a child; the lines that it wrote, and how it ended if not by itself."""
     if hasattr(os, "fork") and sys.platform not in ("darwin", "emscripten", "wasi"):
+        if job is not None:
+            with contextlib.suppress(OSError, SyntaxError, ValueError):
+                imports_torch(read_text(job["path"]).code)  # which takes longest: here once, not in each child
         with contextlib.suppress(OSError):  # where it is there and does not work
             return _forked(work, limit)
     if job is not None and sys.platform not in ("emscripten", "wasi"):
