@@ -146,7 +146,7 @@ def _attention(rng: np.random.Generator) -> Iterator[Probe]:
     yield Probe("keys permuted", "pair", (Q, K[[2, 0, 3, 1]], V[[2, 0, 3, 1]]))
     yield Probe("queries permuted", "pair", (Q[[2, 0, 1]], K, V))
     yield Probe("scores shifted", "pair", (Q, K + np.array([1.0, -2.0, 0.5]), V))
-    yield Probe("Q changed", "pair", (Q + 1.0, K, V))
+    yield Probe("Q changed", "pair", (Q[::-1] + 1.0, K, V))
     yield Probe("K changed", "pair", (Q, K[::-1] + 0.5 * V[:, :1], V))
     yield Probe("V changed", "pair", (Q, K, V[::-1]))
     yield Probe("masked base", "pair", (Q, K, V, holes4))

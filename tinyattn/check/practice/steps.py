@@ -479,7 +479,7 @@ def sentence_shown(work: Work) -> list[Line]:
         "     ",
     )
     told += [[], *wrap("A trained head (MiniLM, layer 3, head 1), through your function:", "     ")]
-    lines: list[Line] = [[(f"     {'row':>9}   looks most at", "bold")]]
+    lines: list[Line] = [[(f"     {'row':>9}   of all words looks most at", "bold")]]
     for i, word in enumerate(words):
         inner = head[i + 1, 1:-1]
         first, second = np.argsort(-inner)[:2]
@@ -487,7 +487,9 @@ def sentence_shown(work: Work) -> list[Line]:
         told_row = f"{words[first]} {inner[first]:.2f}, {words[second]} {inner[second]:.2f}"
         lines.append([(f"     {word:>9}   {told_row:<30}{bar}", "")])
     lines += wrap(
-        "What a row lacks to 1 lies on the marks at the sentence's ends: heads look there if nothing fits.", "     "
+        "The two largest weights of each row, without the marks at the sentence's ends, to which heads look if nothing "
+        "fits.",
+        "     ",
     )
     if not sentence_step(work):
         why = ACCEPTED[work.said("row"), work.said("it_looks_at")]
