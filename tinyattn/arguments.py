@@ -32,8 +32,9 @@ def number(value: Any, name: str, low: float = -math.inf, high: float = math.inf
     """
     if value.__class__ is float and low <= value < high and abs(value) < math.inf:  # as nearly always
         return value + 0.0  # not -0.0
+    none = isinstance(value, (bool, np.bool_, str, bytes)) or (isinstance(value, np.ndarray) and value.ndim)
     try:
-        x = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
+        x = math.nan if none else float(value)
     except (TypeError, ValueError, OverflowError):
         x = math.nan
     if math.isnan(x) and not isinstance(value, (float, np.floating)):
