@@ -156,7 +156,7 @@ def unfit_start(output: Any, gradient: Any, path: Sequence[Any], unrecorded: boo
                 f"the output has shape {output.shape}, not one element, so 'its gradient' is not one number per input: "
                 "take a scalar, e.g. (output * weights).sum(), or pass gradient= of that shape"
             )
-        return np.ones(output.shape, output.dtype)
+        return output._wrap(np.ones(output.shape, output.dtype))
     gradient = gradient if hasattr(gradient, "_node") else array(gradient, "the gradient")
     shape = gradient.shape
     if shape != output.shape:
