@@ -172,18 +172,18 @@ def show_induction(demo, model, tokenizer, usual):
     demo.heading("Induction heads")
     n = 20 if demo.quick else 50
     rng = np.random.default_rng(demo.seed)
-    random = rng.integers(1000, len(model.embedding.weight), n)
-    ids = np.concatenate([[tokenizer.token_to_id("<|im_start|>")], random, random])
+    random = rng.integers(1000, len(model.embedding.weight), (5, n))  # one text alone may be hard
+    ids = np.concatenate([np.full((5, 1), tokenizer.token_to_id("<|im_start|>")), random, random], axis=1)
     with ta.no_grad():
-        logits, maps = model(ids[None], return_weights=True)
-    loss = losses(logits.numpy()[0], ids)
+        logits, maps = model(ids, return_weights=True)
+    loss = np.mean([losses(*text) for text in zip(logits.numpy(), ids)], axis=0)
     first, second = loss[:n].mean(), loss[n + 1 :].mean()  # the second copy's first token cannot be predicted
-    maps = np.concatenate([m.numpy() for m in maps])  # (layers, heads, T, T)
+    maps = np.stack([m.numpy().mean(0) for m in maps])  # (layers, heads, T, T)
     queries = np.arange(n + 1, 2 * n)  # the second copy, and for each token what came after it in the first
     score = maps[:, :, queries, queries - n + 1].mean(-1)
     best = np.argsort(-score.ravel())[:5]
     demo.table(
-        f"{n} random tokens, twice: heads that look at what came after the token before",
+        f"{n} random tokens, twice, 5 such texts: heads that look at what came after the token before",
         ["head", "weight there"],
         [("layer {}, head {}".format(*divmod(k, score.shape[1])), f"{score.ravel()[k]:.2f}") for k in best],
     )
